@@ -1,0 +1,34 @@
+"""Adaptive optimal transport: align two datasets that only partly match.
+
+>>> import adaptive_ot as aot
+>>> print(aot.solve([[-1.0, 2.0], [3.0, 4.0]]).mass)
+0.5
+"""
+
+from adaptive_ot.costs import DistanceCost, JointCost
+from adaptive_ot.errors import AdaptiveOTError, InvalidInput, MissingDependency, NotConverged
+from adaptive_ot.marginals import AtMost
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
+from adaptive_ot.solve import solve
+from adaptive_ot.solvers.exact import Exact, Progress
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AdaptiveOTError",
+    "AtMost",
+    "Cluster",
+    "DistanceCost",
+    "Exact",
+    "InvalidInput",
+    "JointCost",
+    "LabelPlan",
+    "MissingDependency",
+    "NotConverged",
+    "Problem",
+    "Progress",
+    "Solution",
+    "Status",
+    "solve",
+]

@@ -1,0 +1,71 @@
+"""The only file that knows that NumPy and PyTorch differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from array_api_compat import device, is_torch_array
+from scipy import sparse
+
+
+@dataclass(frozen=True)
+class ArrayKind:
+    """Library, device and floating type in which the user gave an array and expects the answer."""
+
+    library: str
+    device: Any
+    dtype: np.dtype
+
+    @classmethod
+    def of(cls, array: Any) -> ArrayKind:
+        """The kind of `array`; anything below or beside float32 is answered in the nearest of float32 and float64."""
+        if is_torch_array(array):
+            name = str(array.dtype).removeprefix("torch.")
+            single = name in ("float32", "float16", "bfloat16")
+            return cls("torch", device(array), np.dtype(np.float32 if single else np.float64))
+        dtype = getattr(array, "dtype", np.dtype(np.float64))
+        return cls("numpy", "cpu", np.dtype(np.float32 if dtype in (np.float32, np.float16) else np.float64))
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.library == "torch" and self.device.type == "cuda"
+
+    def present(self, values: np.ndarray) -> Any:
+        """`values` in this library, on this device; floating values in this precision."""
+        if np.issubdtype(values.dtype, np.floating):
+            values = values.astype(self.dtype, copy=False)
+        if self.library == "numpy":
+            return values
+        import torch
+
+        return torch.from_numpy(values).to(self.device)
+
+    def present_sparse(self, plan: sparse.csr_array) -> Any:
+        """A sparse plan: SciPy CSR beside NumPy, a coalesced sparse tensor beside PyTorch."""
+        if self.library == "numpy":
+            return plan.astype(self.dtype)
+        import torch
+
+        coordinates = plan.tocoo()
+        indices = torch.from_numpy(np.stack(coordinates.coords).astype(np.int64))
+        values = torch.from_numpy(coordinates.data.astype(self.dtype))
+        # Built from a CSR matrix, so the entries are sorted and unique already.
+        return torch.sparse_coo_tensor(
+            indices, values, plan.shape, device=self.device, is_coalesced=True, check_invariants=False
+        )
+
+
+def to_numpy(array: Any) -> Any:
+    """A NumPy view of `array` where that is possible, a copy otherwise; sparse matrices become SciPy CSR."""
+    if is_torch_array(array):
+        array = array.detach()
+        if array.is_sparse:
+            array = array.coalesce().cpu()
+            return sparse.csr_array((array.values().numpy(), tuple(array.indices().numpy())), shape=tuple(array.shape))
+        array = array.cpu()
+        return array.float().numpy() if str(array.dtype) == "torch.bfloat16" else array.numpy()
+    if sparse.issparse(array):
+        return sparse.csr_array(array)
+    return np.asarray(array)

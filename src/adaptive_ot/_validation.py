@@ -1,0 +1,174 @@
+"""Every check of what a user hands in, and the message it gets."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from array_api_compat import is_torch_array
+from scipy import sparse
+
+from adaptive_ot._arrays import ArrayKind, to_numpy
+from adaptive_ot.errors import InvalidInput
+
+# Squares and their sums must stay finite in float64.
+LARGEST_COORDINATE = 1e150
+
+
+def number(name: str, value: Any, *, minimum: float = -math.inf, strict: bool = False) -> float:
+    """A finite real number, at least (or, if strict, above) `minimum`."""
+    rule = "must be a finite number"
+    if minimum > -math.inf:
+        rule += f" {'above' if strict else 'of at least'} {minimum:g}"
+    try:
+        result = float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(name, rule, _describe(value), f"Give {name} as a single number.") from None
+    if not math.isfinite(result) or result < minimum or (strict and result == minimum):
+        raise InvalidInput(name, rule, value, f"Choose another {name}.")
+    return result
+
+
+def dense_cost(cost: Any) -> np.ndarray | Any:
+    """A two-dimensional floating array without NaN or -inf: C-contiguous NumPy, or the torch tensor if on a GPU."""
+    kind = ArrayKind.of(cost)
+    array = cost.detach() if kind.on_gpu else _real_array("cost", cost)
+    if array.ndim != 2:
+        raise InvalidInput(
+            "cost",
+            "must have two dimensions (sources x targets)",
+            f"{array.ndim} with shape {tuple(array.shape)}",
+            "Reshape it; for points use DistanceCost(x, z, reach).",
+        )
+    if not kind.on_gpu and array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    # The minimum is NaN if anything is, and -inf if anything is: one pass, nothing allocated.
+    lowest = float(array.min()) if 0 not in array.shape else 0.0
+    if not lowest > -math.inf:
+        _reject_first_bad_cost(to_numpy(array))
+    return array if kind.on_gpu else np.ascontiguousarray(array)
+
+
+def sparse_cost(cost: Any) -> sparse.csr_array:
+    """A float64 CSR copy without duplicates, NaN or -inf."""
+    if cost.ndim != 2:
+        raise InvalidInput("cost", "must have two dimensions", cost.ndim, "Reshape it.")
+    if not (np.issubdtype(cost.dtype, np.number) or cost.dtype == bool) or np.issubdtype(cost.dtype, np.complexfloating):
+        raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
+    matrix = sparse.csr_array(cost, dtype=np.float64, copy=True)
+    matrix.sum_duplicates()
+    bad = ~(matrix.data > -np.inf)
+    if bad.any():
+        at = int(np.argmax(bad))
+        row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
+        _reject_cost(matrix.data[at], (row, int(matrix.indices[at])))
+    return matrix
+
+
+def weights(name: str, given: Any, size: int, kind: ArrayKind) -> np.ndarray:
+    """Non-negative finite weights of the right length as float64; uniform with total 1 if None was given."""
+    if given is None:
+        return np.full(size, 1.0 / size) if size else np.zeros(0)
+    same_place("cost", kind, name, given)
+    array = _real_array(name, given).astype(np.float64)
+    if array.shape != (size,):
+        raise InvalidInput(name, f"must have shape ({size},) to match the cost", array.shape, f"Give {size} weights.")
+    if size == 0:
+        return array
+    lowest = array.min()
+    if not lowest >= 0:
+        at = int(np.argmin(array >= 0))
+        raise InvalidInput(name, "must be non-negative", f"{array[at]} at index {at}", "Use 0 to leave a point out.")
+    if not math.isfinite(array.sum()):
+        raise InvalidInput(name, "must have a finite total", array.sum(), "Scale the weights down.")
+    return array
+
+
+def points(name: str, given: Any) -> np.ndarray:
+    """A finite two-dimensional float64 array, one point (or one row of class scores) per row."""
+    array = _real_array(name, given)
+    if array.ndim != 2:
+        raise InvalidInput(
+            name, "must have two dimensions (points x features)", f"shape {array.shape}", "Use array[:, None] for 1-D points."
+        )
+    array = np.ascontiguousarray(array, dtype=np.float64)
+    if array.size and not np.abs(array).max() <= LARGEST_COORDINATE:
+        row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= LARGEST_COORDINATE))[0])
+        raise InvalidInput(
+            name,
+            f"must hold finite numbers up to {LARGEST_COORDINATE:g}",
+            f"{array[row, column]} at ({row}, {column})",
+            "Remove or rescale the point.",
+        )
+    return array
+
+
+def same_columns(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
+    """Both arrays describe points of the same dimension."""
+    if a.shape[1] != b.shape[1]:
+        raise InvalidInput(
+            second, f"must have as many columns as {first} ({a.shape[1]})", b.shape[1], "Use the same features for both."
+        )
+
+
+def same_rows(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
+    """Both arrays describe the same points."""
+    if a.shape[0] != b.shape[0]:
+        raise InvalidInput(second, f"must have as many rows as {first} ({a.shape[0]})", b.shape[0], "Give one row a point.")
+
+
+def same_place(first: str, kind: ArrayKind, second: str, array: Any) -> None:
+    """Arrays given together live in the same library and on the same device; plain sequences fit anywhere."""
+    if not (is_torch_array(array) or isinstance(array, np.ndarray)):
+        return
+    other = ArrayKind.of(array)
+    if other.library != kind.library:
+        raise InvalidInput(
+            second, f"must come from the same library as {first} ({kind.library})", other.library, "Convert one of them."
+        )
+    if other.device != kind.device:
+        raise InvalidInput(second, f"must be on the device of {first} ({kind.device})", other.device, "Move one of them.")
+
+
+def labels(name: str, given: Any, size: int) -> np.ndarray:
+    """One label a point."""
+    array = to_numpy(given)
+    if array.shape != (size,):
+        raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label a point.")
+    return array
+
+
+def instance(name: str, value: Any, *kinds: type) -> None:
+    """`value` is one of the classes that belong here."""
+    if not isinstance(value, kinds):
+        allowed = " or ".join(f"{kind.__name__}()" for kind in kinds)
+        raise InvalidInput(name, f"must be {allowed}", _describe(value), f"Use {allowed}.")
+
+
+def _real_array(name: str, given: Any) -> np.ndarray:
+    try:
+        array = to_numpy(given)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(name, "must be an array of numbers", str(error), "Check for ragged rows or mixed types.") from None
+    if not isinstance(array, np.ndarray):
+        raise InvalidInput(name, "must be a dense array", _describe(given), "Call .toarray() first.")
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.issubdtype(array.dtype, np.complexfloating):
+        raise InvalidInput(name, "must hold real numbers", f"dtype {array.dtype}", "Convert it to float64.")
+    return array
+
+
+def _reject_first_bad_cost(array: np.ndarray) -> None:
+    row, column = (int(k) for k in np.argwhere(~(array > -np.inf))[0])
+    _reject_cost(array[row, column], (row, column))
+
+
+def _reject_cost(value: float, at: tuple[int, int]) -> None:
+    if math.isnan(value):
+        raise InvalidInput("cost", "must not contain NaN", f"NaN at {at}", "Forbid a pair with +inf instead.")
+    raise InvalidInput("cost", "must not contain -inf", f"-inf at {at}", "Use a large finite reward instead.")
+
+
+def _describe(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"a {type(value).__name__}"

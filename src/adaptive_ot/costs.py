@@ -1,0 +1,251 @@
+"""What a cost can be: a dense array, a SciPy sparse matrix, or two point clouds whose cost matrix never exists.
+
+Every cost answers the same three questions: its shape, a block of rows, and single entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import numpy as np
+from scipy import sparse
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import ArrayKind, to_numpy
+
+# Up to this many pairs the median distance is taken over all of them, beyond it over a fixed sample.
+PAIRS_FOR_MEDIAN = 1_000_000
+
+# Numbers held at once where pairs are evaluated one by one.
+NUMBERS_AT_ONCE = 4_000_000
+
+
+class Cost(Protocol):
+    """What a solver may ask of a cost."""
+
+    shape: tuple[int, int]
+    kind: ArrayKind
+
+    def block(self, start: int, stop: int) -> np.ndarray:
+        """Rows start:stop as a dense array, +inf where a pair is forbidden."""
+        ...
+
+    def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The costs of single pairs in float64."""
+        ...
+
+
+class ArrayCost:
+    """A dense cost matrix."""
+
+    def __init__(self, cost: Any) -> None:
+        self.kind = ArrayKind.of(cost)
+        self.array = check.dense_cost(cost)
+        self.shape: tuple[int, int] = tuple(self.array.shape)
+
+    def block(self, start: int, stop: int) -> np.ndarray:
+        return to_numpy(self.array[start:stop])
+
+    def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return to_numpy(self.array[rows, columns]).astype(np.float64)
+
+
+class SparseCost:
+    """Only stored pairs may carry mass."""
+
+    def __init__(self, cost: Any) -> None:
+        self.kind = ArrayKind.of(cost)
+        self.matrix = check.sparse_cost(cost)
+        self.shape: tuple[int, int] = self.matrix.shape
+
+    def block(self, start: int, stop: int) -> np.ndarray:
+        part = self.matrix[start:stop].tocoo()
+        dense = np.full(part.shape, np.inf)
+        dense[part.coords] = part.data
+        return dense
+
+    def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        position = sparse.csr_array(
+            (np.arange(1, self.matrix.nnz + 1), self.matrix.indices, self.matrix.indptr), shape=self.shape
+        )
+        at = np.asarray(position[rows, columns]).ravel()
+        return np.where(at > 0, np.append(self.matrix.data, 0.0)[at - 1], np.inf)
+
+
+class PointCost:
+    """distance_weight |x_i - z_j|^2 - class_weight <p_i, q_j> - offset, from points and class scores in float64."""
+
+    def __init__(
+        self,
+        kind: ArrayKind,
+        x: np.ndarray,
+        z: np.ndarray,
+        p: np.ndarray,
+        q: np.ndarray,
+        *,
+        distance_weight: float,
+        class_weight: float,
+        offset: float,
+    ) -> None:
+        self.kind = kind
+        self.x, self.z, self.p, self.q = x, z, p, q
+        self.distance_weight = distance_weight
+        self.class_weight = class_weight
+        self.offset = offset
+        self.shape = (x.shape[0], z.shape[0])
+
+    def block(self, start: int, stop: int) -> np.ndarray:
+        from scipy.spatial.distance import cdist
+
+        squares = cdist(self.x[start:stop], self.z, "sqeuclidean") if self.x.shape[1] else np.zeros((stop - start, self.shape[1]))
+        return self.distance_weight * squares - self.class_weight * (self.p[start:stop] @ self.q.T) - self.offset
+
+    def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        costs = self.distance_weight * squared_distances(self.x, self.z, rows, columns) - self.offset
+        for part in _parts(len(rows), self.p.shape[1]):
+            costs[part] -= self.class_weight * np.einsum("ij,ij->i", self.p[rows[part]], self.q[columns[part]])
+        return costs
+
+
+class DistanceCost(PointCost):
+    """The cost |x_i - z_j|^2 - reach^2: pairs closer than `reach` attract mass, pairs farther apart never carry any.
+
+    Parameters
+    ----------
+    x, z
+        Source and target points, one a row. The cost matrix is never formed.
+    reach
+        The distance at which matching stops to pay.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> solution = aot.solve(aot.DistanceCost([[0.0], [9.0]], [[1.0], [5.0]], reach=2.0))
+    >>> solution.mass, solution.value
+    (0.5, -1.5)
+    """
+
+    def __init__(self, x: Any, z: Any, reach: float) -> None:
+        kind, source, target = _point_pair(x, z)
+        reach = check.number("reach", reach, minimum=0.0)
+        super().__init__(
+            kind,
+            source,
+            target,
+            np.zeros((len(source), 0)),
+            np.zeros((len(target), 0)),
+            distance_weight=1.0,
+            class_weight=0.0,
+            offset=reach**2,
+        )
+        self.reach = reach
+
+    def __repr__(self) -> str:
+        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.x.shape[1]}, reach={self.reach:g})"
+
+
+class JointCost(PointCost):
+    """The domain-adaptation cost: near points with agreeing classes attract each other.
+
+    By default it is scale-free, beta (kappa |x - z|^2 / median |x - z|^2 - <p, q>), so that one setting serves every
+    feature extractor. With `alpha` it is the published form alpha |x - z|^2 - beta <p, q>.
+
+    Parameters
+    ----------
+    x, z
+        Features of the sources and targets, one a row.
+    p, q
+        Class scores of the same points: one-hot source labels and predicted target probabilities.
+    kappa
+        Weight of the distance where a typical (median) squared distance counts as 1.
+    beta
+        Weight of the classes, and scale of the whole cost in the scale-free form.
+    alpha
+        Absolute weight of the squared distance; replaces `kappa`.
+
+    Examples
+    --------
+    >>> import numpy as np, adaptive_ot as aot
+    >>> x, z = np.array([[0.0], [1.0]]), np.array([[0.1], [1.2]])
+    >>> p, q = np.eye(2), np.array([[0.9, 0.1], [0.2, 0.8]])
+    >>> aot.solve(aot.JointCost(x, z, p, q)).plan
+    array([[0.5, 0. ],
+           [0. , 0.5]])
+    """
+
+    def __init__(
+        self, x: Any, z: Any, p: Any, q: Any, *, kappa: float = 0.5, beta: float = 1.0, alpha: float | None = None
+    ) -> None:
+        kind, source, target = _point_pair(x, z)
+        check.same_place("x", kind, "p", p)
+        check.same_place("x", kind, "q", q)
+        source_classes, target_classes = check.points("p", p), check.points("q", q)
+        check.same_columns("p", source_classes, "q", target_classes)
+        check.same_rows("x", source, "p", source_classes)
+        check.same_rows("z", target, "q", target_classes)
+        beta = check.number("beta", beta, minimum=0.0)
+        if alpha is None:
+            kappa = check.number("kappa", kappa, minimum=0.0)
+            distance_weight = beta * kappa / median_squared_distance(source, target)
+        else:
+            distance_weight = check.number("alpha", alpha, minimum=0.0)
+        super().__init__(
+            kind,
+            source,
+            target,
+            source_classes,
+            target_classes,
+            distance_weight=distance_weight,
+            class_weight=beta,
+            offset=0.0,
+        )
+
+    def __repr__(self) -> str:
+        n, m = self.shape
+        return f"JointCost({n} x {m} points in R^{self.x.shape[1]}, {self.p.shape[1]} classes)"
+
+
+def as_cost(cost: Any) -> Cost:
+    """Wrap what a user may pass as a cost."""
+    if isinstance(cost, PointCost):
+        return cost
+    if sparse.issparse(cost):
+        return SparseCost(cost)
+    return ArrayCost(cost)
+
+
+def squared_distances(x: np.ndarray, z: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """|x_i - z_j|^2 for single pairs, by differences, so that no digits cancel."""
+    result = np.empty(len(rows))
+    for part in _parts(len(rows), x.shape[1]):
+        difference = x[rows[part]] - z[columns[part]]
+        result[part] = np.einsum("ij,ij->i", difference, difference)
+    return result
+
+
+def median_squared_distance(x: np.ndarray, z: np.ndarray) -> float:
+    """The typical squared distance, and 1 where there is none to speak of."""
+    n, m = len(x), len(z)
+    if n * m <= PAIRS_FOR_MEDIAN:
+        rows, columns = (index.ravel() for index in np.indices((n, m)))
+    else:
+        rng = np.random.default_rng(0)
+        rows, columns = rng.integers(0, n, PAIRS_FOR_MEDIAN // 4), rng.integers(0, m, PAIRS_FOR_MEDIAN // 4)
+    median = float(np.median(squared_distances(x, z, rows, columns))) if len(rows) else 1.0
+    return median if median > 0 else 1.0
+
+
+def _parts(pairs: int, width: int) -> Iterator[slice]:
+    """Cut a list of pairs so that gathering `width` numbers for each stays small."""
+    step = max(1, NUMBERS_AT_ONCE // max(1, width))
+    for start in range(0, pairs, step):
+        yield slice(start, start + step)
+
+
+def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, np.ndarray, np.ndarray]:
+    kind = ArrayKind.of(x)
+    check.same_place("x", kind, "z", z)
+    source, target = check.points("x", x), check.points("z", z)
+    check.same_columns("x", source, "z", target)
+    return kind, source, target

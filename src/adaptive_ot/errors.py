@@ -1,0 +1,69 @@
+"""Everything that adaptive-ot raises on purpose.
+
+::
+
+    AdaptiveOTError
+    ├── InvalidInput        (also a ValueError)    an argument breaks a rule
+    ├── NotConverged        (also a RuntimeError)  a solver stopped early; carries the best solution
+    └── MissingDependency   (also an ImportError)  an optional package is not installed
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adaptive_ot.solution import Solution
+
+
+class AdaptiveOTError(Exception):
+    """Base class: catch this to catch every deliberate error of the library."""
+
+
+class InvalidInput(AdaptiveOTError, ValueError):
+    """An argument breaks a rule.
+
+    Parameters
+    ----------
+    argument
+        Name of the argument as the user wrote it.
+    rule
+        What it must satisfy.
+    given
+        What was given instead.
+    remedy
+        What to do about it.
+
+    Examples
+    --------
+    >>> print(InvalidInput("cost", "must not contain NaN", "NaN at (0, 3)", "Mask it with +inf."))
+    cost must not contain NaN; got NaN at (0, 3). Mask it with +inf.
+    """
+
+    def __init__(self, argument: str, rule: str, given: object, remedy: str) -> None:
+        super().__init__(f"{argument} {rule}; got {given}. {remedy}")
+        self.argument = argument
+        self.rule = rule
+        self.given = given
+        self.remedy = remedy
+
+
+class NotConverged(AdaptiveOTError, RuntimeError):
+    """A solver stopped before it could certify its answer; ``solution`` is the best one it had."""
+
+    def __init__(self, message: str, solution: Solution) -> None:
+        super().__init__(message)
+        self.solution = solution
+
+
+class MissingDependency(AdaptiveOTError, ImportError):
+    """An optional package is needed.
+
+    Examples
+    --------
+    >>> print(MissingDependency("matplotlib", "plot"))
+    This needs matplotlib: pip install "adaptive-ot[plot]"
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f'This needs {package}: pip install "adaptive-ot[{extra}]"')

@@ -1,0 +1,214 @@
+"""The answer to a transport problem, whichever solver found it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.csgraph import connected_components
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.costs import ArrayCost, PointCost
+from adaptive_ot.errors import InvalidInput
+from adaptive_ot.problem import Problem
+
+
+class Status(Enum):
+    """How a solver ended; the value says what that means."""
+
+    OPTIMAL = "optimal: the gap is certified to be within tolerance"
+    PIVOT_LIMIT = "stopped at the pivot limit: raise Exact(max_pivots=...)"
+    IMPRECISE = "the gap exceeds the tolerance: rescale the cost, whose entries differ too much in size, or raise Exact(tolerance=...)"
+
+
+class Cluster(NamedTuple):
+    """Sources and targets (indices) tied together by transported mass."""
+
+    sources: np.ndarray
+    targets: np.ndarray
+    mass: float
+
+
+class LabelPlan(NamedTuple):
+    """Mass between classes: ``mass[a, b]`` goes from ``source_labels[a]`` to ``target_labels[b]``."""
+
+    source_labels: np.ndarray
+    target_labels: np.ndarray
+    mass: np.ndarray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """A transport plan with its certificate.
+
+    Attributes
+    ----------
+    problem
+        What was solved.
+    value, mass
+        The optimal cost, and how much moved.
+    source_marginal, target_marginal
+        Mass leaving each source and reaching each target.
+    source_potential, target_potential
+        Feasible duals: both <= 0, and their sums never exceed the cost.
+    active_source, active_target
+        Which points carry mass; the others are outlier candidates.
+    gap
+        Certified bound on how far `value` is above the optimum: `value` minus the value of the duals.
+    violation
+        By how much the plan exceeds a weight at worst (rounding).
+    status, iterations
+        How the solver ended, and after how many steps (simplex pivots).
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> print(aot.solve([[-1.0, 2.0], [3.0, 4.0]]))
+    Adaptive transport, 2 x 2
+      status    optimal: the gap is certified to be within tolerance
+      value     -0.5   (certified gap 0)
+      mass      0.5 of at most 1
+      active    1 of 2 sources, 1 of 2 targets
+      pivots    1
+    """
+
+    problem: Problem
+    support: tuple[np.ndarray, np.ndarray, np.ndarray]
+    value: float
+    mass: float
+    source_marginal: Any
+    target_marginal: Any
+    source_potential: Any
+    target_potential: Any
+    active_source: Any
+    active_target: Any
+    gap: float
+    violation: float
+    status: Status
+    iterations: int
+
+    @cached_property
+    def sparse_plan(self) -> sparse.csr_array:
+        """The plan as a SciPy CSR array in float64, whatever the input was."""
+        rows, columns, mass = self.support
+        return sparse.csr_array((mass, (rows, columns)), shape=self.problem.cost.shape)
+
+    @cached_property
+    def plan(self) -> Any:
+        """The plan in the library of the input: dense for a dense cost, sparse for sparse and point-cloud costs.
+
+        Solvers keep only the pairs that carry mass; the dense array is made when it is first asked for.
+        """
+        cost = self.problem.cost
+        if not isinstance(cost, ArrayCost):
+            return cost.kind.present_sparse(self.sparse_plan)
+        rows, columns, mass = self.support
+        dense = np.zeros(cost.shape, cost.kind.dtype)
+        dense[rows, columns] = mass
+        return cost.kind.present(dense)
+
+    def clusters(self) -> list[Cluster]:
+        """The connected components of the transported mass, heaviest first.
+
+        Examples
+        --------
+        >>> import adaptive_ot as aot
+        >>> for cluster in aot.solve([[-1.0, 9.0], [9.0, -2.0]]).clusters():
+        ...     print(cluster.sources, cluster.targets, cluster.mass)
+        [0] [0] 0.5
+        [1] [1] 0.5
+        """
+        rows, columns, mass = self.support
+        n, m = self.problem.cost.shape
+        graph = sparse.coo_array((mass, (rows, columns + n)), shape=(n + m, n + m))
+        _, component = connected_components(graph, directed=False)
+        masses = np.bincount(component[rows], mass, component.max(initial=-1) + 1)
+        members = np.argsort(component, kind="stable")
+        ends = np.cumsum(np.bincount(component, minlength=masses.size))
+        heaviest_first = sorted(np.flatnonzero(masses), key=lambda c: (-masses[c], ends[c]))
+        clusters = []
+        for c in heaviest_first:
+            nodes = members[(ends[c - 1] if c else 0) : ends[c]]
+            clusters.append(Cluster(nodes[nodes < n], nodes[nodes >= n] - n, float(masses[c])))
+        return clusters
+
+    def by_label(self, source_labels: Any, target_labels: Any) -> LabelPlan:
+        """The mass that moves between classes.
+
+        Examples
+        --------
+        >>> import adaptive_ot as aot
+        >>> aot.solve([[-1.0, 9.0], [9.0, -2.0]]).by_label(["cat", "dog"], ["cat", "owl"]).mass
+        array([[0.5, 0. ],
+               [0. , 0.5]])
+        """
+        n, m = self.problem.cost.shape
+        from_labels, source = np.unique(check.labels("source_labels", source_labels, n), return_inverse=True)
+        to_labels, target = np.unique(check.labels("target_labels", target_labels, m), return_inverse=True)
+        rows, columns, mass = self.support
+        table = np.bincount(source[rows] * to_labels.size + target[columns], mass, from_labels.size * to_labels.size)
+        return LabelPlan(from_labels, to_labels, table.reshape(from_labels.size, to_labels.size))
+
+    def barycentric_map(self, target_points: Any, source_points: Any = None) -> Any:
+        """Where each source goes: the mean of the targets it is sent to, weighted by mass.
+
+        A source that carries no mass stays where it is, so its own position is needed: from `source_points`, or from
+        the cost if that was built from points.
+
+        Examples
+        --------
+        >>> import adaptive_ot as aot
+        >>> x, z = [[0.0], [9.0]], [[1.0], [5.0]]
+        >>> aot.solve(aot.DistanceCost(x, z, reach=2.0)).barycentric_map(z)
+        array([[1.],
+               [9.]])
+        """
+        cost = self.problem.cost
+        n, m = cost.shape
+        targets = check.points("target_points", target_points)
+        if len(targets) != m:
+            raise InvalidInput("target_points", f"must have {m} rows", len(targets), "Give one row a target.")
+        if source_points is None and isinstance(cost, PointCost):
+            source_points = cost.x
+        moving = to_numpy(self.active_source)
+        if source_points is None:
+            if not moving.all():
+                raise InvalidInput(
+                    "source_points",
+                    "is needed because sources without mass stay where they are",
+                    f"None, and {n - np.count_nonzero(moving)} of {n} sources carry no mass",
+                    "Pass the source points.",
+                )
+            mapped = np.empty((n, targets.shape[1]))
+        else:
+            mapped = check.points("source_points", source_points).copy()
+            check.same_columns("target_points", targets, "source_points", mapped)
+            if len(mapped) != n:
+                raise InvalidInput("source_points", f"must have {n} rows", len(mapped), "Give one row a source.")
+        marginal = np.bincount(self.support[0], self.support[2], n)
+        mapped[moving] = (self.sparse_plan @ targets)[moving] / marginal[moving, None]
+        return cost.kind.present(mapped)
+
+    def __repr__(self) -> str:
+        n, m = self.problem.cost.shape
+        return f"<Solution of {n} x {m}: value {self.value:.6g}, mass {self.mass:.6g}, gap {self.gap:.1e}, {self.status.name}>"
+
+    def __str__(self) -> str:
+        n, m = self.problem.cost.shape
+        most = min(self.problem.source_weights.sum(), self.problem.target_weights.sum())
+        active = [int(np.count_nonzero(to_numpy(side))) for side in (self.active_source, self.active_target)]
+        return "\n".join(
+            [
+                f"Adaptive transport, {n} x {m}",
+                f"  status    {self.status.value}",
+                f"  value     {self.value:.12g}   (certified gap {self.gap:.2g})",
+                f"  mass      {self.mass:.12g} of at most {most:.12g}",
+                f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
+                f"  pivots    {self.iterations}",
+            ]
+        )

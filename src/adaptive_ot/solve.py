@@ -1,0 +1,61 @@
+"""One function solves every problem."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from adaptive_ot import _validation as check
+from adaptive_ot.errors import NotConverged
+from adaptive_ot.marginals import AtMost
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution, Status
+from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
+
+
+def solve(
+    cost: Any,
+    source_weights: Any = None,
+    target_weights: Any = None,
+    *,
+    marginals: AtMost | None = None,
+    solver: Exact | None = None,
+    progress: Callable[[Progress], None] | None = None,
+    raise_if_not_converged: bool = True,
+) -> Solution:
+    """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
+
+    Parameters
+    ----------
+    cost
+        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer comes back in kind), nested
+        lists, a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a
+        pair.
+    source_weights, target_weights
+        Non-negative weights whose totals may differ; uniform with total 1 by default.
+    marginals
+        What the marginals must satisfy, `AtMost()` by default.
+    solver
+        How to solve, `Exact()` by default.
+    progress
+        Called with a `Progress` several times a second during long solves.
+    raise_if_not_converged
+        Raise `NotConverged` rather than return a solution that misses its tolerance.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> solution = aot.solve([[-3.0, 1.0], [2.0, 4.0]])
+    >>> solution.mass, solution.value
+    (0.5, -1.5)
+    >>> solution.plan
+    array([[0.5, 0. ],
+           [0. , 0. ]])
+    """
+    solver = Exact() if solver is None else solver
+    check.instance("solver", solver, Exact)
+    problem = Problem.build(cost, source_weights, target_weights, marginals)
+    solution = solve_exact(problem, solver, progress or (lambda _: None))
+    if raise_if_not_converged and solution.status is not Status.OPTIMAL:
+        raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g}, value {solution.value:.6g})", solution)
+    return solution

@@ -1,0 +1,1 @@
+"""Solvers: small frozen dataclasses of numbers, and the functions that carry them out."""

@@ -1,0 +1,291 @@
+"""A network simplex for adaptive transport.
+
+The problem is a minimum-cost flow. Source i supplies mu_i, target j demands nu_j, and a *root* takes what is not
+transported: every source has a free slack arc to the root and every target a free slack arc from it. A basis is a
+spanning tree, so at most n + m pairs carry mass.
+
+Three properties make the code short:
+
+* Below the root the tree alternates between sources and targets. The arc between a node and its parent therefore
+  points up when the node is a source and down when it is a target; no direction needs to be stored.
+* Arcs have no capacity, so an arc outside the tree carries nothing and has no state. A basis is only the tree, and
+  arcs may be added between two calls: that is the warm start column generation needs.
+* The all-slack tree is feasible. There is no big-M and no first phase.
+
+Flows are integers, so ties are exact. The tree stays *strongly feasible* (Cunningham 1976): an arc of zero flow always
+points to the root, which in this graph means that the arc of a target never carries zero. With exact flows this rules
+out cycling. Potentials satisfy u_i + u_j = c_ij on the tree and u_root = 0; the reduced cost is c_ij - u_i - u_j.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_ot.solvers._jit import inlined, kernel
+
+UNBOUNDED = np.iinfo(np.int64).max
+
+# About this many elementary steps (arcs priced, nodes moved) pass between two looks at the clock and at Ctrl-C.
+WORK_PER_CALL = 20_000_000
+
+
+class Tree(NamedTuple):
+    """A rooted spanning tree over sources, targets and the root (in this order), threaded in preorder.
+
+    ``flow`` and ``cost`` of a node belong to the arc between it and its parent.
+    """
+
+    parent: np.ndarray
+    following: np.ndarray
+    preceding: np.ndarray
+    depth: np.ndarray
+    flow: np.ndarray
+    cost: np.ndarray
+    potential: np.ndarray
+
+
+@inlined
+def _refresh_potentials(tree):
+    """Recompute every potential from the tree, which removes the rounding drift of many shifts."""
+    root = tree.parent.size - 1
+    tree.potential[root] = 0.0
+    node = tree.following[root]
+    while node != root:
+        tree.potential[node] = tree.cost[node] - tree.potential[tree.parent[node]]
+        node = tree.following[node]
+
+
+@inlined
+def _find_cycle(tree, sources, i, j):
+    """The cycle closed by an entering arc i -> j: its top, how much flow it can take, and the arc that blocks.
+
+    Flow falls on the arcs of sources above i and of targets above j. Among the blocking arcs the last one met when
+    walking the cycle from its top along the entering arc leaves; this keeps the tree strongly feasible.
+    """
+    parent, depth, flow = tree.parent, tree.depth, tree.flow
+    room_i, room_j = UNBOUNDED, UNBOUNDED
+    block_i, block_j = i, j
+    a, b = i, j
+    while a != b:
+        if depth[a] >= depth[b]:
+            if a < sources and flow[a] < room_i:
+                room_i, block_i = flow[a], a
+            a = parent[a]
+        else:
+            if b >= sources and flow[b] <= room_j:
+                room_j, block_j = flow[b], b
+            b = parent[b]
+    if room_j <= room_i:
+        return a, room_j, block_j, True
+    return a, room_i, block_i, False
+
+
+@inlined
+def _push(tree, sources, i, j, top, amount):
+    """Send `amount` around the cycle of the entering arc i -> j."""
+    parent, flow = tree.parent, tree.flow
+    while i != top:
+        flow[i] += -amount if i < sources else amount
+        i = parent[i]
+    while j != top:
+        flow[j] += amount if j < sources else -amount
+        j = parent[j]
+
+
+@inlined
+def _shift(tree, sources, node, stop, above, depth_change, change, last):
+    """Move the nodes from `node` on, up to `stop` or to the first one that is not deeper than `above`."""
+    following, depth, potential = tree.following, tree.depth, tree.potential
+    moved = 0
+    while node != stop and depth[node] > above:
+        depth[node] += depth_change
+        potential[node] += change if node < sources else -change
+        last = node
+        node = following[node]
+        moved += 1
+    return node, last, moved
+
+
+@inlined
+def _rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
+    """Cut the subtree of `leaving`, make `node` its top and hang it below `new_parent`.
+
+    The new preorder of the subtree is: the subtree of `node`, then for each former ancestor of it, up to `leaving`,
+    that ancestor with what is left of its own subtree. One walk relinks the thread and moves depths and potentials.
+    Returns the number of nodes moved.
+    """
+    parent, following, preceding, depth = tree.parent, tree.following, tree.preceding, tree.depth
+    nowhere = np.uint32(parent.size)
+    before = preceding[leaving]
+    top, child, behind = node, nowhere, node
+    parent_now, flow_now, cost_now = new_parent, flow, cost
+    moved = 0
+    while True:
+        old_parent, old_flow, old_cost, old_depth = parent[node], tree.flow[node], tree.cost[node], depth[node]
+        depth_change = depth[parent_now] + 1 - old_depth
+        parent[node], tree.flow[node], tree.cost[node] = parent_now, flow_now, cost_now
+        depth[node] += depth_change
+        tree.potential[node] += change if node < sources else -change
+        at, last = following[node], node
+        moved += 1
+        if child != nowhere:  # the part of its subtree in front of the child handled before ...
+            at, last, count = _shift(tree, sources, at, child, -1, depth_change, change, last)
+            moved += count
+            at = behind
+            if depth[at] > old_depth:
+                following[last] = at
+                preceding[at] = last
+        # ... and the part behind it
+        behind, last, count = _shift(tree, sources, at, nowhere, old_depth, depth_change, change, last)
+        moved += count
+        if node == leaving:
+            break
+        following[last] = old_parent
+        preceding[old_parent] = last
+        child, parent_now, flow_now, cost_now, node = node, node, old_flow, old_cost, old_parent
+    following[before] = behind
+    preceding[behind] = before
+    after = following[new_parent]
+    following[new_parent] = top
+    preceding[top] = new_parent
+    following[last] = after
+    preceding[after] = last
+    return moved
+
+
+@inlined
+def _pivot(tree, sources, i, j, cost, reduced_cost):
+    """Bring the arc i -> j into the tree; returns the number of nodes moved."""
+    top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+    if amount > 0:
+        _push(tree, sources, i, j, top, amount)
+    # The side that is cut off moves so that the entering arc gets reduced cost zero.
+    if target_side:
+        i, j, reduced_cost = j, i, -reduced_cost
+    return _rehang(tree, sources, i, j, leaving, cost, amount, reduced_cost)
+
+
+@kernel
+def _optimise(tree, sources, tail, head, cost, tolerance, cursor, work_limit):
+    """Pivot until no arc has a reduced cost below -tolerance, or until the work limit.
+
+    Arcs are priced in blocks, cyclically from `cursor`, and the best arc of a block enters. Blocks hold about the
+    square root of the number of arcs, up to four times that where pivots move many nodes and good ones pay.
+    Returns (pivots, cursor, finished).
+    """
+    potential = tree.potential
+    arcs = tail.size
+    smallest = max(int(np.sqrt(arcs)), 16)
+    moved_on_average = 0.0
+    pivots = 0
+    work = 0
+    _refresh_potentials(tree)
+    fresh = True
+    while work < work_limit:
+        block = min(max(smallest, int(8 * moved_on_average)), 4 * smallest)
+        best, entering = -tolerance, -1
+        priced = 0
+        while priced < arcs and entering < 0:
+            end = min(cursor + block, arcs)
+            for arc in range(cursor, end):
+                reduced_cost = cost[arc] - potential[tail[arc]] - potential[head[arc]]
+                if reduced_cost < best:
+                    best, entering = reduced_cost, arc
+            priced += end - cursor
+            cursor = end if end < arcs else 0
+        work += priced
+        if entering >= 0:
+            moved = _pivot(tree, sources, tail[entering], head[entering], cost[entering], best)
+            moved_on_average += 0.01 * (moved - moved_on_average)
+            work += 4 * moved + 100
+            pivots += 1
+            fresh = False
+        elif fresh:
+            return pivots, cursor, True
+        else:
+            _refresh_potentials(tree)
+            fresh = True
+    return pivots, cursor, False
+
+
+class NetworkSimplex:
+    """The state of the simplex: a tree, and the arcs that may enter it.
+
+    Parameters
+    ----------
+    source_weights, target_weights
+        Positive integers (int64) whose sums stay below 2**62.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> simplex = NetworkSimplex(np.array([2, 1]), np.array([2]))
+    >>> simplex.add_arcs(np.array([0, 1]), np.array([0, 0]), np.array([-1.0, -3.0]))
+    >>> simplex.optimise(tolerance=0.0, max_pivots=100)
+    True
+    >>> [array.tolist() for array in simplex.transport()]
+    [[0, 1], [0, 0], [1, 1], [-1.0, -3.0]]
+    """
+
+    def __init__(self, source_weights: np.ndarray, target_weights: np.ndarray) -> None:
+        n, m = source_weights.size, target_weights.size
+        root = n + m
+        nodes = np.arange(root + 1, dtype=np.uint32)
+        depth = np.ones(root + 1, np.int32)
+        depth[root] = 0
+        self.sources, self.targets = n, m
+        self.tree = Tree(
+            parent=np.full(root + 1, root, np.uint32),
+            following=np.roll(nodes, -1),
+            preceding=np.roll(nodes, 1),
+            depth=depth,
+            flow=np.concatenate([source_weights, target_weights, [0]]).astype(np.int64),
+            cost=np.zeros(root + 1),
+            potential=np.zeros(root + 1),
+        )
+        # The slack arcs come first; they are priced like any other, or the answer would be wrong.
+        self.tail = np.concatenate([nodes[:n], np.full(m, root, np.uint32)])
+        self.head = np.concatenate([np.full(n, root, np.uint32), nodes[n:root]])
+        self.cost = np.zeros(root)
+        self.pivots = 0
+        self._cursor = 0
+
+    def add_arcs(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> None:
+        """Allow transport on further pairs; the next search for an entering arc starts with them."""
+        self._cursor = self.tail.size if rows.size else 0
+        self.tail = np.concatenate([self.tail, rows.astype(np.uint32)])
+        self.head = np.concatenate([self.head, (columns + self.sources).astype(np.uint32)])
+        self.cost = np.concatenate([self.cost, costs])
+
+    def optimise(self, tolerance: float, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
+        """Pivot to optimality over the arcs at hand; False if `max_pivots` (checked now and then) came first.
+
+        Returns to Python several times a second, so that Ctrl-C works, and calls `report` then.
+        """
+        while self.pivots < max_pivots:
+            pivots, self._cursor, finished = _optimise(
+                self.tree, np.uint32(self.sources), self.tail, self.head, self.cost, tolerance, self._cursor, WORK_PER_CALL
+            )
+            self.pivots += pivots
+            if finished:
+                return True
+            report()
+        return False
+
+    def potentials(self) -> tuple[np.ndarray, np.ndarray]:
+        """Duals of the current tree (views): sources, targets."""
+        root = self.sources + self.targets
+        return self.tree.potential[: self.sources], self.tree.potential[self.sources : root]
+
+    def transport(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns, integer flows and costs of the pairs in the tree, sorted by row, then column."""
+        n, root = self.sources, self.sources + self.targets
+        node = np.flatnonzero(self.tree.parent[:root] != root)
+        parent = self.tree.parent[node].astype(np.int64)
+        rows = np.where(node < n, node, parent)
+        columns = np.where(node < n, parent, node) - n
+        order = np.lexsort((columns, rows))
+        return rows[order], columns[order], self.tree.flow[node][order], self.tree.cost[node][order]

@@ -1,0 +1,177 @@
+"""The exact solver: a network simplex over a few arcs, with column generation over all pairs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution, Status
+
+if TYPE_CHECKING:
+    from adaptive_ot.solvers._simplex import NetworkSimplex
+
+# How many pairs of lowest reduced cost are kept for every node in the first and in later rounds.
+FIRST_KEEP = 16
+LATER_KEEP = 8
+
+# Reduced costs above -PRECISION * max|C| count as zero: the rounding of potentials is well below.
+PRECISION = 1e-13
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Solve to optimality, with proof.
+
+    Parameters
+    ----------
+    tolerance
+        The certified gap may be this large relative to max(1, |value|).
+    max_pivots
+        Give up after this many simplex pivots; by default 1000 for every point, which no real problem comes near.
+    """
+
+    tolerance: float = 1e-9
+    max_pivots: int | None = None
+
+    def __post_init__(self) -> None:
+        check.number("tolerance", self.tolerance, minimum=0.0)
+        if self.max_pivots is not None:
+            check.number("max_pivots", self.max_pivots, minimum=0)
+
+
+class Progress(NamedTuple):
+    """What a long solve reports several times a second.
+
+    `fraction` is how much of the current stage is done, where that is known; `gap` the certified gap after the last
+    round of pricing.
+    """
+
+    stage: str
+    round: int
+    fraction: float | None
+    pivots: int
+    arcs: int
+    gap: float
+
+
+def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
+    """Price all pairs, add the violated ones as arcs, pivot to optimality, and again until none is violated.
+
+    The first round prices against zero potentials, the duals of the all-slack basis: it finds the cheapest pairs.
+    """
+    # Numba takes half a second to import; only those who solve pay for it.
+    from adaptive_ot.solvers._pricing import pricing_for
+    from adaptive_ot.solvers._simplex import NetworkSimplex
+
+    n, m = problem.cost.shape
+    max_pivots = 1000 * (n + m) if solver.max_pivots is None else int(solver.max_pivots)
+    round_number, gap = 0, math.inf
+    simplex: NetworkSimplex | None = None
+
+    def tell(stage: str, fraction: float | None) -> None:
+        pivots, arcs = (simplex.pivots, simplex.cost.size - n - m) if simplex else (0, 0)
+        report(Progress(stage, round_number, fraction, pivots, arcs, gap))
+
+    pricing = pricing_for(problem.cost)
+    found = pricing.violated(np.zeros(n), np.zeros(m), FIRST_KEEP, 0.0, lambda done: tell("pricing", done))
+    tolerance = PRECISION * -found.target_minimum.min(initial=0.0)
+    weights = integer_weights(problem, found.rows, found.columns)
+    simplex = NetworkSimplex(weights.source, weights.target)
+    while True:
+        round_number += 1
+        simplex.add_arcs(found.rows, found.columns, found.costs)
+        within_limit = simplex.optimise(tolerance, max_pivots, lambda: tell("pivoting", None))
+        f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
+        found = pricing.violated(f, g, LATER_KEEP, tolerance, lambda done: tell("pricing", done))
+        solution = certify(problem, solver, simplex, weights, f, g + found.target_minimum, within_limit)
+        gap = solution.gap
+        if found.rows.size == 0 or not within_limit:
+            return solution
+
+
+class IntegerWeights(NamedTuple):
+    """Weights as positive integers: integer * unit is the weight, flows up to `noise` are rounding."""
+
+    source: np.ndarray
+    target: np.ndarray
+    unit: float
+    noise: int
+
+
+def integer_weights(problem: Problem, rows: np.ndarray, columns: np.ndarray) -> IntegerWeights:
+    """Weights as integers, so that the simplex computes flows without rounding.
+
+    `rows` and `columns` must name every point that has a pair of negative cost; the others do not matter. Constant
+    weights (the usual case) get the small integers they are multiples of. Other weights are multiples of a power of
+    two, 2**-60 of the total, which is exact for integers and far below the rounding of anything else. A weight of zero
+    becomes one unit, a perturbation that is dropped again with the noise.
+    """
+    mu, nu = problem.source_weights, problem.target_weights
+    n, m = mu.size, nu.size
+    if n and m and (mu == mu[0]).all() and (nu == nu[0]).all() and mu[0] > 0 and nu[0] > 0:
+        if mu[0] == nu[0]:
+            return IntegerWeights(np.ones(n, np.int64), np.ones(m, np.int64), float(mu[0]), 0)
+        if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
+            common = math.gcd(n, m)
+            source, target = np.full(n, m // common), np.full(m, n // common)
+            return IntegerWeights(source, target, float(mu[0]) / (m // common), 0)
+    # No point can use more than the other side has.
+    source_total, target_total = (side[np.unique(index)].sum() for side, index in ((mu, rows), (nu, columns)))
+    matter = np.zeros(n, bool), np.zeros(m, bool)
+    matter[0][rows], matter[1][columns] = True, True
+    mu = np.where(matter[0], np.minimum(mu, target_total), 0.0)
+    nu = np.where(matter[1], np.minimum(nu, source_total), 0.0)
+    exponent = 60 - math.frexp(max(mu.sum(), nu.sum()))[1]
+    source, target = (np.maximum(np.rint(np.ldexp(side, exponent)), 1).astype(np.int64) for side in (mu, nu))
+    return IntegerWeights(source, target, math.ldexp(1.0, -exponent), 2**8)
+
+
+def certify(
+    problem: Problem,
+    solver: Exact,
+    simplex: NetworkSimplex,
+    weights: IntegerWeights,
+    source_potential: np.ndarray,
+    target_potential: np.ndarray,
+    within_limit: bool,
+) -> Solution:
+    """The solution at a basis, with its gap to the dual value of feasible potentials."""
+    n, m = problem.cost.shape
+    rows, columns, flow, cost = simplex.transport()
+    carries = flow > weights.noise
+    rows, columns, cost = rows[carries], columns[carries], cost[carries]
+    mass = flow[carries] * weights.unit
+    value = math.fsum(cost * mass)
+    dual = np.concatenate([problem.source_weights * source_potential, problem.target_weights * target_potential])
+    gap = max(0.0, value - math.fsum(dual))
+    source_marginal, target_marginal = np.bincount(rows, mass, n), np.bincount(columns, mass, m)
+    over = np.concatenate([source_marginal - problem.source_weights, target_marginal - problem.target_weights])
+    if not within_limit:
+        status = Status.PIVOT_LIMIT
+    elif gap > solver.tolerance * max(1.0, abs(value)):
+        status = Status.IMPRECISE
+    else:
+        status = Status.OPTIMAL
+    present = problem.cost.kind.present
+    return Solution(
+        problem=problem,
+        support=(rows, columns, mass),
+        value=value,
+        mass=math.fsum(mass),
+        source_marginal=present(source_marginal),
+        target_marginal=present(target_marginal),
+        source_potential=present(source_potential),
+        target_potential=present(target_potential),
+        active_source=present(source_marginal > 0),
+        active_target=present(target_marginal > 0),
+        gap=gap,
+        violation=float(over.max(initial=0.0)),
+        status=status,
+        iterations=simplex.pivots,
+    )
