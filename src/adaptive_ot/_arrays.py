@@ -34,7 +34,7 @@ class ArrayKind:
 
     def present(self, values: np.ndarray) -> Any:
         """`values` in this library, on this device; floating values in this precision."""
-        if np.issubdtype(values.dtype, np.floating):
+        if values.dtype.kind == "f":
             values = values.astype(self.dtype, copy=False)
         if self.library == "numpy":
             return values

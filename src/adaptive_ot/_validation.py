@@ -15,6 +15,9 @@ from adaptive_ot.errors import InvalidInput
 # Squares and their sums must stay finite in float64.
 LARGEST_COORDINATE = 1e150
 
+# NumPy's letters for booleans, signed and unsigned integers, and floating numbers.
+REAL = "biuf"
+
 
 def number(name: str, value: Any, *, minimum: float = -math.inf, strict: bool = False) -> float:
     """A finite real number, at least (or, if strict, above) `minimum`."""
@@ -54,7 +57,7 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     """A float64 CSR copy without duplicates, NaN or -inf."""
     if cost.ndim != 2:
         raise InvalidInput("cost", "must have two dimensions", cost.ndim, "Reshape it.")
-    if not (np.issubdtype(cost.dtype, np.number) or cost.dtype == bool) or np.issubdtype(cost.dtype, np.complexfloating):
+    if cost.dtype.kind not in REAL:
         raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
     matrix = sparse.csr_array(cost, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
@@ -153,7 +156,7 @@ def _real_array(name: str, given: Any) -> np.ndarray:
         raise InvalidInput(name, "must be an array of numbers", str(error), "Check for ragged rows or mixed types.") from None
     if not isinstance(array, np.ndarray):
         raise InvalidInput(name, "must be a dense array", _describe(given), "Call .toarray() first.")
-    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool) or np.issubdtype(array.dtype, np.complexfloating):
+    if array.dtype.kind not in REAL:
         raise InvalidInput(name, "must hold real numbers", f"dtype {array.dtype}", "Convert it to float64.")
     return array
 

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from scipy.sparse.csgraph import connected_components
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
@@ -123,6 +122,8 @@ class Solution:
         [0] [0] 0.5
         [1] [1] 0.5
         """
+        from scipy.sparse.csgraph import connected_components  # slow to import
+
         rows, columns, mass = self.support
         n, m = self.problem.cost.shape
         graph = sparse.coo_array((mass, (rows, columns + n)), shape=(n + m, n + m))

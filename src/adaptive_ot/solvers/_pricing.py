@@ -61,9 +61,10 @@ def pricing_for(cost: Cost) -> Pricing:
         negative = matrix.data < 0
         return ListedPricing(rows[negative], matrix.indices[negative].astype(np.int64), matrix.data[negative], cost.shape)
     if cost.shape[0] * cost.shape[1] <= SMALL:
-        block = cost.block(0, cost.shape[0])
-        rows, columns = np.nonzero(block < 0)
-        return ListedPricing(rows, columns, block[rows, columns].astype(np.float64), cost.shape)
+        costs = cost.block(0, cost.shape[0]).ravel()
+        negative = np.flatnonzero(costs < 0)
+        rows, columns = np.divmod(negative, max(1, cost.shape[1]))
+        return ListedPricing(rows, columns, costs[negative].astype(np.float64), cost.shape)
     if cost.kind.on_gpu:
         from adaptive_ot.solvers._pricing_torch import TorchPricing
 
@@ -104,6 +105,17 @@ def _merge(value, partner, other_value, other_partner):
         for place in range(last + 1):
             if other_value[node, place] < value[node, last]:
                 _insert(value, partner, node, other_value[node, place], other_partner[node, place])
+
+
+@kernel
+def _below(rows, columns, costs, f, g, limit, target_minimum):
+    """Which listed pairs have a reduced cost below `limit`; fills in the minimum of every target."""
+    found = np.empty(rows.size, np.bool_)
+    for k in range(rows.size):
+        reduced = costs[k] - f[rows[k]] - g[columns[k]]
+        found[k] = reduced < limit
+        target_minimum[columns[k]] = min(target_minimum[columns[k]], reduced)
+    return found
 
 
 @kernel
@@ -228,17 +240,14 @@ class ListedPricing:
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tolerance: float, tick: Tick) -> Violated:
         n, m = self.shape
         rows, columns, costs = self.rows, self.columns, self.costs
-        target_minimum = np.zeros(m)
         if rows.size > FEW_PAIRS_PER_NODE * (n + m) and n * m > SMALL:
             by_row, by_column = Best(n, keep), Best(m, keep)
             _scan_list(rows, columns, costs, f, g, by_row.value, by_row.partner, by_column.value, by_column.partner)
-            target_minimum = by_column.value[:, 0]
             tick(1.0)
             i, j = _union([by_row.below(-tolerance)], by_column.below(-tolerance), m)
-            return Violated(i, j, self._costs(i, j), target_minimum)
-        reduced = costs - f[rows] - g[columns]
-        np.minimum.at(target_minimum, columns, reduced)
-        found = reduced < -tolerance
+            return Violated(i, j, self._costs(i, j), by_column.value[:, 0])
+        target_minimum = np.zeros(m)
+        found = _below(rows, columns, costs, f, g, -tolerance, target_minimum)
         return Violated(rows[found], columns[found], costs[found], target_minimum)
 
     def _costs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

@@ -239,8 +239,8 @@ class NetworkSimplex:
         self.sources, self.targets = n, m
         self.tree = Tree(
             parent=np.full(root + 1, root, np.uint32),
-            following=np.roll(nodes, -1),
-            preceding=np.roll(nodes, 1),
+            following=np.append(nodes[1:], np.uint32(0)),
+            preceding=np.append(nodes[-1:], nodes[:-1]),
             depth=depth,
             flow=np.concatenate([source_weights, target_weights, [0]]).astype(np.int64),
             cost=np.zeros(root + 1),
@@ -287,5 +287,5 @@ class NetworkSimplex:
         parent = self.tree.parent[node].astype(np.int64)
         rows = np.where(node < n, node, parent)
         columns = np.where(node < n, parent, node) - n
-        order = np.lexsort((columns, rows))
+        order = np.argsort(rows * self.targets + columns)
         return rows[order], columns[order], self.tree.flow[node][order], self.tree.cost[node][order]

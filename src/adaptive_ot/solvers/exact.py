@@ -147,11 +147,11 @@ def certify(
     carries = flow > weights.noise
     rows, columns, cost = rows[carries], columns[carries], cost[carries]
     mass = flow[carries] * weights.unit
-    value = math.fsum(cost * mass)
-    dual = np.concatenate([problem.source_weights * source_potential, problem.target_weights * target_potential])
-    gap = max(0.0, value - math.fsum(dual))
+    value = float(cost @ mass)
+    dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
+    gap = max(0.0, value - dual_value)
     source_marginal, target_marginal = np.bincount(rows, mass, n), np.bincount(columns, mass, m)
-    over = np.concatenate([source_marginal - problem.source_weights, target_marginal - problem.target_weights])
+    over = [source_marginal - problem.source_weights, target_marginal - problem.target_weights]
     if not within_limit:
         status = Status.PIVOT_LIMIT
     elif gap > solver.tolerance * max(1.0, abs(value)):
@@ -163,7 +163,7 @@ def certify(
         problem=problem,
         support=(rows, columns, mass),
         value=value,
-        mass=math.fsum(mass),
+        mass=float(mass.sum()),
         source_marginal=present(source_marginal),
         target_marginal=present(target_marginal),
         source_potential=present(source_potential),
@@ -171,7 +171,7 @@ def certify(
         active_source=present(source_marginal > 0),
         active_target=present(target_marginal > 0),
         gap=gap,
-        violation=float(over.max(initial=0.0)),
+        violation=max(float(excess.max(initial=0.0)) for excess in over),
         status=status,
         iterations=simplex.pivots,
     )
