@@ -10,9 +10,9 @@ margin: a pair that it passes over cannot have a reduced cost below the limit. W
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numba
 import numpy as np
@@ -23,12 +23,11 @@ from adaptive_ot.solvers._jit import inlined, kernel
 Tick = Callable[[float], None]
 
 # Pairs looked at together: if none of them is below its limit, which is the rule, this takes a few vector instructions.
-CHUNK = 64
+CHUNK = 128
 
-# Rows x columns of a float32 tile (8 MB).
-TILE = (512, 4096)
-
-# Dense rows are handed to the threads in blocks of about this many entries, so that Ctrl-C is heard.
+# The threads meet after blocks of this many rows (points) or entries (dense), where the kept pairs are merged and
+# Ctrl-C is heard.
+ROWS_PER_BLOCK = 512
 ENTRIES_PER_BLOCK = 4_000_000
 
 # Up to this size, or this many negative pairs a node, there is nothing to generate: all negative pairs are arcs.
@@ -36,6 +35,10 @@ SMALL = 256 * 256
 FEW_PAIRS_PER_NODE = 32
 
 HALF_ULP = 2.0**-24  # rounding error of one float32 operation
+
+# Matrix products of at most this many multiplications stay on the calling thread in OpenBLAS, as ours should: we have
+# threads of our own. Where points have many dimensions, larger tiles are worth more than that.
+PRODUCT_ON_ONE_THREAD = 2**18
 
 
 class Violated(NamedTuple):
@@ -131,26 +134,26 @@ def _scan_list(rows, columns, costs, f, g, row_value, row_partner, column_value,
 
 
 @kernel
-def _scan_dense(tile, first, start, stop, f, g, row_value, row_partner, column_value, column_partner):
-    """Price the columns start:stop of `tile`, whose first row is row `first` of the cost."""
+def _scan_dense(costs, top, bottom, start, stop, f, g, row_value, row_partner, column_value, column_partner):
+    """Price the rows top:bottom and columns start:stop of a dense matrix."""
     last = row_value.shape[1] - 1
     limits = column_value[start:stop, last].copy()
-    for row in range(tile.shape[0]):
-        i = first + row
+    for i in range(top, bottom):
+        row = i - top
         f_i = f[i]
         for left in range(start, stop, CHUNK):
-            costs = tile[row, left : min(left + CHUNK, stop)]
-            potentials = g[left : left + costs.size]
-            chunk_limits = limits[left - start : left - start + costs.size]
+            chunk = costs[i, left : min(left + CHUNK, stop)]
+            potentials = g[left : left + chunk.size]
+            chunk_limits = limits[left - start : left - start + chunk.size]
             row_limit = row_value[row, last]
             hits = 0
-            for k in range(costs.size):
+            for k in range(chunk.size):
                 limit = chunk_limits[k] if chunk_limits[k] > row_limit else row_limit
-                hits += 1 if costs[k] - f_i - potentials[k] < limit else 0
+                hits += 1 if chunk[k] - f_i - potentials[k] < limit else 0
             if hits == 0:
                 continue
-            for k in range(costs.size):
-                reduced = costs[k] - f_i - potentials[k]
+            for k in range(chunk.size):
+                reduced = chunk[k] - f_i - potentials[k]
                 if reduced < row_value[row, last]:
                     _insert(row_value, row_partner, row, reduced, left + k)
                 if reduced < chunk_limits[k]:
@@ -170,7 +173,7 @@ class Points(NamedTuple):
     offset: float
 
 
-@kernel
+@inlined
 def _pair_cost(points, i, j):
     square, agreement = 0.0, 0.0
     for k in range(points.x.shape[1]):
@@ -187,48 +190,66 @@ def _round_down(value):
     return np.float32(value - 4 * HALF_ULP * abs(value))
 
 
-@kernel
-def _scan_points(
-    tile, first, first_column, start, stop, a, b, unit, points, f, g, row_value, row_partner, column_value, column_partner
+@inlined
+def _scan_products(
+    products, i, row, first, a, b, plain, limited, unit, points, f, g, row_value, row_partner, column_value, column_partner
 ):
-    """Price the columns start:stop of a float32 tile of inner products t_ij.
+    """Price the pairs of row i with the columns from `first` on, given their inner products.
 
     In units of the screen the reduced cost of (i, j) is at least a_i + b_j - t_ij, so a pair matters only if t_ij
     exceeds a_i + b_j - limit for the limit of its row or of its column. NaN (from overflow) counts as exceeding.
     """
     last = row_value.shape[1] - 1
-    width = stop - start
-    plain, limited = np.empty(width, np.float32), np.empty(width, np.float32)
-    for k in range(width):
-        j = first_column + start + k
-        plain[k] = _round_down(b[j])
-        limited[k] = _round_down(b[j] - column_value[j, last] / unit)
-    for row in range(tile.shape[0]):
-        i = first + row
-        a_plain = _round_down(a[i])
-        for left in range(0, width, CHUNK):
-            products = tile[row, start + left : start + min(left + CHUNK, width)]
-            chunk_plain = plain[left : left + products.size]
-            chunk_limited = limited[left : left + products.size]
-            a_limited = _round_down(a[i] - row_value[row, last] / unit)
-            hits = 0
-            for k in range(products.size):
-                by_row, by_column = a_limited + chunk_plain[k], a_plain + chunk_limited[k]
-                bound = by_column if by_column < by_row else by_row
-                hits += 0 if products[k] <= bound else 1
-            if hits == 0:
+    a_plain = _round_down(a[i])
+    for left in range(0, products.size, CHUNK):
+        chunk = products[left : min(left + CHUNK, products.size)]
+        chunk_plain = plain[left : left + chunk.size]
+        chunk_limited = limited[left : left + chunk.size]
+        a_limited = _round_down(a[i] - row_value[row, last] / unit)
+        hits = 0
+        for k in range(chunk.size):
+            by_row, by_column = a_limited + chunk_plain[k], a_plain + chunk_limited[k]
+            bound = by_column if by_column < by_row else by_row
+            hits += 0 if chunk[k] <= bound else 1
+        if hits == 0:
+            continue
+        for k in range(chunk.size):
+            if chunk[k] <= a_limited + chunk_plain[k] and chunk[k] <= a_plain + chunk_limited[k]:
                 continue
-            for k in range(products.size):
-                if products[k] <= a_limited + chunk_plain[k] and products[k] <= a_plain + chunk_limited[k]:
-                    continue
-                j = first_column + start + left + k
-                reduced = _pair_cost(points, i, j) - f[i] - g[j]
-                if reduced < row_value[row, last]:
-                    _insert(row_value, row_partner, row, reduced, j)
-                    a_limited = _round_down(a[i] - row_value[row, last] / unit)
-                if reduced < column_value[j, last]:
-                    _insert(column_value, column_partner, j, reduced, i)
-                    chunk_limited[k] = _round_down(b[j] - column_value[j, last] / unit)
+            j = first + left + k
+            reduced = _pair_cost(points, i, j) - f[i] - g[j]
+            if reduced < row_value[row, last]:
+                _insert(row_value, row_partner, row, reduced, j)
+                a_limited = _round_down(a[i] - row_value[row, last] / unit)
+            if reduced < column_value[j, last]:
+                _insert(column_value, column_partner, j, reduced, i)
+                chunk_limited[k] = _round_down(b[j] - column_value[j, last] / unit)
+
+
+@kernel
+def _scan_points(
+    top, bottom, start, stop, tile, u, v, a, b, unit, points, f, g, row_value, row_partner, column_value, column_partner
+):
+    """Price the rows top:bottom and columns start:stop of a point cost, one tile of inner products after the other."""
+    last = row_value.shape[1] - 1
+    products = np.empty(tile[0] * tile[1], np.float32)
+    plain, limited = np.empty(tile[1], np.float32), np.empty(tile[1], np.float32)
+    for left in range(start, stop, tile[1]):
+        columns = v[left : min(left + tile[1], stop)]
+        width = columns.shape[0]
+        for k in range(width):
+            j = left + k
+            plain[k] = _round_down(b[j])
+            limited[k] = _round_down(b[j] - column_value[j, last] / unit)
+        for first in range(top, bottom, tile[0]):
+            rows = u[first : min(first + tile[0], bottom)]
+            out = products[: rows.shape[0] * width].reshape(rows.shape[0], width)
+            np.dot(rows, columns.T, out)
+            for k in range(rows.shape[0]):
+                _scan_products(
+                    out[k], first + k, first + k - top, left, a, b, plain, limited, unit, points, f, g,
+                    row_value, row_partner, column_value, column_partner,
+                )  # fmt: skip
 
 
 class ListedPricing:
@@ -256,42 +277,39 @@ class ListedPricing:
         return self.costs[np.searchsorted(self.rows * m + self.columns, rows * m + columns)]
 
 
-class TiledPricing:
-    """Goes over all pairs in tiles: rows in blocks, columns in blocks, the columns of a tile split between threads."""
+class ThreadedPricing:
+    """Goes over all pairs in blocks of rows, the columns split between threads."""
 
     cost: Cost
-    tile_shape: tuple[int, int]
-
-    def scan(self, tile: Any, first: int, first_column: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
-        """Price the columns start:stop of a tile."""
-        raise NotImplementedError
-
-    def tiles(self, top: int, bottom: int) -> Iterator[tuple[int, Any]]:
-        """The tiles of the rows top:bottom, each with its first column."""
-        raise NotImplementedError
+    rows_per_block: int
+    f: np.ndarray
+    g: np.ndarray
 
     def prepare(self, f: np.ndarray, g: np.ndarray) -> None:
         """Take in new potentials."""
         self.f, self.g = f, g
 
+    def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
+        """Price the rows top:bottom and columns start:stop."""
+        raise NotImplementedError
+
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tolerance: float, tick: Tick) -> Violated:
         n, m = self.cost.shape
         self.prepare(f, g)
         threads = numba.get_num_threads()
+        cuts = [m * k // threads for k in range(threads + 1)]
         by_column = Best(m, keep)
         found = []
         with ThreadPoolExecutor(threads) as pool:
-            for top in range(0, n, self.tile_shape[0]):
-                bottom = min(top + self.tile_shape[0], n)
+            for top in range(0, n, self.rows_per_block):
+                bottom = min(top + self.rows_per_block, n)
                 by_row = [Best(bottom - top, keep) for _ in range(threads)]
-                for first_column, tile in self.tiles(top, bottom):
-                    cuts = np.linspace(0, tile.shape[1], threads + 1).astype(int)
-                    jobs = [
-                        pool.submit(self.scan, tile, top, first_column, start, stop, best, by_column)
-                        for start, stop, best in zip(cuts[:-1], cuts[1:], by_row, strict=True)
-                    ]
-                    for job in jobs:
-                        job.result()
+                jobs = [
+                    pool.submit(self.scan, top, bottom, cuts[k], cuts[k + 1], by_row[k], by_column)
+                    for k in range(threads)
+                ]
+                for job in jobs:
+                    job.result()
                 for best in by_row[1:]:
                     _merge(by_row[0].value, by_row[0].partner, best.value, best.partner)
                 rows, columns = by_row[0].below(-tolerance)
@@ -301,64 +319,53 @@ class TiledPricing:
         return Violated(rows, columns, self.cost.entries(rows, columns), by_column.value[:, 0])
 
 
-class DensePricing(TiledPricing):
-    """Pricing of a dense cost matrix in memory: a tile is a block of its rows."""
+class DensePricing(ThreadedPricing):
+    """Pricing of a dense cost matrix in memory."""
 
     def __init__(self, cost: ArrayCost) -> None:
         self.cost = cost
         self.array = cost.array
-        self.tile_shape = (max(1, ENTRIES_PER_BLOCK // max(1, cost.shape[1])), cost.shape[1])
+        self.rows_per_block = max(1, ENTRIES_PER_BLOCK // cost.shape[1])
 
-    def tiles(self, top: int, bottom: int) -> Iterator[tuple[int, np.ndarray]]:
-        yield 0, self.array[top:bottom]
-
-    def scan(self, tile: Any, first: int, first_column: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
+    def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
         _scan_dense(
-            tile, first, start, stop, self.f, self.g, by_row.value, by_row.partner, by_column.value, by_column.partner
-        )
+            self.array, top, bottom, start, stop, self.f, self.g,
+            by_row.value, by_row.partner, by_column.value, by_column.partner,
+        )  # fmt: skip
 
 
-class PointPricing(TiledPricing):
-    """Pricing of a point cost: with u = (sqrt(2w) x, sqrt(c) p) and likewise v, C_ij = |u'|^2/2 + |v'|^2/2 - <u, v> - o.
+class PointPricing(ThreadedPricing):
+    """Pricing of a point cost, whose matrix is s_i + t_j - <u_i, v_j> - offset.
 
-    Here u' and v' are the distance parts. Points are centred, which changes no distance, and scaled to norms of at most
-    1, which keeps float32 from overflowing.
+    For the screen the vectors are scaled to norms of at most 1, which keeps float32 from overflowing.
     """
 
-    tile_shape = TILE
+    rows_per_block = ROWS_PER_BLOCK
 
     def __init__(self, cost: PointCost) -> None:
         self.cost = cost
-        self.points = Points(
-            cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset
-        )
-        u, v, self.half_u, self.half_v = inner_product_form(cost)
+        self.points = Points(cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset)
+        u, v, s, t = inner_product_form(cost)
         u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
-        self.unit = max(u_square.max(initial=0.0), v_square.max(initial=0.0)) or 1.0
+        self.unit = max(u_square.max(), v_square.max()) or 1.0
         scale = np.sqrt(self.unit)
         self.u, self.v = (u / scale).astype(np.float32), (v / scale).astype(np.float32)
-        # |fl(<u, v>) - <u, v>| <= (d + 8) eps |u| |v| <= half of that times |u|^2 + |v|^2, whatever the order of summation.
-        error = (u.shape[1] + 8) * HALF_ULP / 2
-        self.a = ((self.half_u - cost.offset) - error * u_square) / self.unit
-        self.b = (self.half_v - error * v_square) / self.unit
-        self.tile = np.empty(TILE, np.float32)
+        # In any order of summation |fl(<u, v>) - <u, v>| <= (d + 8) eps |u| |v|, at most half of that times |u|^2 + |v|^2.
+        dimension = u.shape[1]
+        error = (dimension + 8) * HALF_ULP / 2
+        self.a = (s - cost.offset - error * u_square) / self.unit
+        self.b = (t - error * v_square) / self.unit
+        self.tile = (64, min(256, PRODUCT_ON_ONE_THREAD // (64 * max(1, dimension)))) if dimension <= 32 else (256, 1024)
 
     def prepare(self, f: np.ndarray, g: np.ndarray) -> None:
         super().prepare(f, g)
         self.a_now = self.a - f / self.unit
         self.b_now = self.b - g / self.unit
 
-    def tiles(self, top: int, bottom: int) -> Iterator[tuple[int, np.ndarray]]:
-        m = self.cost.shape[1]
-        for left in range(0, m, TILE[1]):
-            right = min(left + TILE[1], m)
-            tile = self.tile[: bottom - top, : right - left]
-            yield left, np.matmul(self.u[top:bottom], self.v[left:right].T, out=tile)
-
-    def scan(self, tile: Any, first: int, first_column: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
+    def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
         _scan_points(
-            tile, first, first_column, start, stop, self.a_now, self.b_now, self.unit, self.points, self.f, self.g,
-            by_row.value, by_row.partner, by_column.value, by_column.partner,
+            top, bottom, start, stop, self.tile, self.u, self.v, self.a_now, self.b_now, self.unit, self.points,
+            self.f, self.g, by_row.value, by_row.partner, by_column.value, by_column.partner,
         )  # fmt: skip
 
 

@@ -1,0 +1,185 @@
+"""Pictures of solutions, with matplotlib (``pip install "adaptive-ot[plot]"``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.costs import PointCost
+from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# Okabe & Ito's colour-blind safe palette; a grey that shows on white and on black stands in for its black.
+BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
+PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C"
+CLUSTER_COLOURS = (SKY, ORANGE, GREEN, VERMILLION, PURPLE, BLUE, YELLOW, GREY)
+SIDE_COLOURS = (SKY, VERMILLION)
+SIDES = (("source", "o"), ("target", "^"))
+
+# Beyond this many points the principal axes are fitted on an even selection of them.
+POINTS_FOR_AXES = 2000
+
+
+def transport(solution: Solution, source_points: Any = None, target_points: Any = None, ax: Axes | None = None) -> Axes:
+    """Draw a plan between two point sets: a line for every pair that carries mass, hollow marks for inactive points.
+
+    Up to eight clusters get a colour each; more are coloured by side. Sources are discs, targets triangles.
+
+    Parameters
+    ----------
+    solution
+        What to draw.
+    source_points, target_points
+        Where the points are; by default the points of a `DistanceCost` or `JointCost`. In one dimension sources lie on
+        a line above the targets; beyond two, all points are shown in the plane of their first two principal components.
+    ax
+        Where to draw; by default on a new figure, which is ``ax.figure``.
+
+    Returns
+    -------
+    The axes. Nothing is shown or saved: ``ax.figure.savefig("plan.png")`` does.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> from adaptive_ot import plot
+    >>> x, z = [[0.0, 0.0], [9.0, 9.0]], [[1.0, 0.0], [5.0, 5.0]]
+    >>> ax = plot.transport(aot.solve(aot.DistanceCost(x, z, reach=2.0)))
+    >>> ax.get_title()
+    'mass 0.5 of at most 1, value -1.5'
+    """
+    check.instance("solution", solution, Solution)
+    points = _points(solution, source_points, target_points)
+    ax = _new_axes() if ax is None else ax
+    source, target = _in_the_plane(ax, *points)
+    palette = _palette(solution)
+    active = to_numpy(solution.active_source), to_numpy(solution.active_target)
+    size = float(np.clip(10_000 / max(1, len(source) + len(target)), 8, 70))
+    _draw_lines(ax, solution, source, target, palette.lines, 0.25 * np.sqrt(size))
+    for (_, marker), where, colour, carries in zip(SIDES, (source, target), palette[:2], active, strict=True):
+        style: Any = {"marker": marker, "s": size, "linewidths": 1.0, "zorder": 2}
+        ax.scatter(*where[carries].T, c=colour[carries], edgecolors="none", **style)
+        ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries], **style)
+    _draw_legend(ax, active, palette.legend)
+    ax.set_title(_title(solution))
+    return ax
+
+
+def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray]:
+    """The points of both sides, checked against each other and the plan."""
+    cost = solution.problem.cost
+    defaults = (cost.x, cost.z) if isinstance(cost, PointCost) else (None, None)
+    names = ("source_points", "target_points")
+    points = []
+    for name, own, default, count in zip(names, given, defaults, cost.shape, strict=True):
+        if own is None and default is None:
+            raise InvalidInput(name, "is needed because the cost has no points", None, "Pass one point a row.")
+        array = check.points(name, default if own is None else own)
+        if len(array) != count:
+            raise InvalidInput(name, f"must have {count} rows", len(array), "Give one point a row.")
+        points.append(array)
+    check.same_columns(names[0], points[0], names[1], points[1])
+    return points[0], points[1]
+
+
+def _new_axes() -> Axes:
+    """Axes on a figure that no window system and no pyplot knows of."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingDependency("matplotlib", "plot") from None
+    figure = Figure(figsize=(8, 6), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    ax = figure.add_subplot()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def _in_the_plane(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two coordinates for every point, and axes that say what they are."""
+    dimension = source.shape[1]
+    if dimension < 2:
+        ax.set_yticks([0, 1], ["target", "source"])
+        ax.set_ylim(-0.5, 1.5)
+        x, z = (side.sum(axis=1) for side in (source, target))
+        return np.column_stack([x, np.ones(len(x))]), np.column_stack([z, np.zeros(len(z))])
+    ax.set_aspect("equal", adjustable="datalim")
+    if dimension == 2:
+        return source, target
+    both = np.concatenate([source, target])
+    centre = both.mean(axis=0) if len(both) else np.zeros(dimension)
+    basis = _principal_axes(both - centre)
+    ax.set_xlabel("first principal component")
+    ax.set_ylabel("second principal component")
+    return (source - centre) @ basis, (target - centre) @ basis
+
+
+def _principal_axes(centred: np.ndarray) -> np.ndarray:
+    """The two directions of largest spread, as columns, each pointing where its largest coordinate is positive."""
+    chosen = centred[:: 1 + len(centred) // POINTS_FOR_AXES]
+    axes = np.linalg.svd(chosen, full_matrices=False)[2][:2]
+    axes = np.pad(axes, ((0, 2 - len(axes)), (0, 0)))  # fewer points than axes
+    largest = axes[np.arange(2), np.abs(axes).argmax(axis=1)]
+    return (axes * np.where(largest < 0, -1.0, 1.0)[:, None]).T
+
+
+class _Palette(NamedTuple):
+    """A colour for every source, target and line, and one a side for the legend."""
+
+    source: np.ndarray
+    target: np.ndarray
+    lines: np.ndarray
+    legend: tuple[str, str]
+
+
+def _palette(solution: Solution) -> _Palette:
+    """By cluster where these are few, otherwise by side."""
+    clusters = solution.clusters()
+    n, m = solution.problem.cost.shape
+    rows = solution.support[0]
+    if len(clusters) > len(CLUSTER_COLOURS):
+        return _Palette(np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), np.full(len(rows), GREY), SIDE_COLOURS)
+    source, target = np.full(n, GREY), np.full(m, GREY)
+    for cluster, colour in zip(clusters, CLUSTER_COLOURS, strict=False):
+        source[cluster.sources], target[cluster.targets] = colour, colour
+    return _Palette(source, target, source[rows], (GREY, GREY))
+
+
+def _draw_lines(
+    ax: Axes, solution: Solution, source: np.ndarray, target: np.ndarray, colours: np.ndarray, width: float
+) -> None:
+    """A line for every pair, wider and stronger the more mass it carries, and at most `width` wide."""
+    from matplotlib.collections import LineCollection
+
+    rows, columns, mass = solution.support
+    share = mass / mass.max(initial=0.0) if mass.size else mass
+    ends = np.stack([source[rows], target[columns]], axis=1)
+    style: Any = {"colors": colours.tolist(), "linewidths": width * (0.3 + 0.7 * share), "alpha": 0.25 + 0.55 * share}
+    ax.add_collection(LineCollection(list(ends), zorder=1, **style))
+
+
+def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple[str, str]) -> None:
+    """One row below the axes: both sides, active and inactive, with their counts."""
+    from matplotlib.lines import Line2D
+
+    handles = []
+    for (side, marker), colour, carries in zip(SIDES, colours, active, strict=True):
+        style: Any = {"marker": marker, "linestyle": "none", "markeredgecolor": colour}
+        count = int(np.count_nonzero(carries))
+        handles += [
+            Line2D([], [], markerfacecolor=colour, label=f"{side}, active ({count})", **style),
+            Line2D([], [], markerfacecolor="none", label=f"{side}, inactive ({len(carries) - count})", **style),
+        ]
+    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=4, frameon=False, fontsize="small")
+
+
+def _title(solution: Solution) -> str:
+    most = min(solution.problem.source_weights.sum(), solution.problem.target_weights.sum())
+    return f"mass {solution.mass:.4g} of at most {most:.4g}, value {solution.value:.4g}"
