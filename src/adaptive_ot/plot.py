@@ -64,8 +64,8 @@ def transport(solution: Solution, source_points: Any = None, target_points: Any 
     _draw_lines(ax, solution, source, target, palette.lines, 0.25 * np.sqrt(size))
     for (_, marker), where, colour, carries in zip(SIDES, (source, target), palette[:2], active, strict=True):
         style: Any = {"marker": marker, "s": size, "linewidths": 1.0, "zorder": 2}
-        ax.scatter(*where[carries].T, c=colour[carries], edgecolors="none", **style)
-        ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries], **style)
+        ax.scatter(*where[carries].T, c=colour[carries].tolist(), edgecolors="none", **style)
+        ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries].tolist(), **style)
     _draw_legend(ax, active, palette.legend)
     ax.set_title(_title(solution))
     return ax
@@ -145,7 +145,9 @@ def _palette(solution: Solution) -> _Palette:
     n, m = solution.problem.cost.shape
     rows = solution.support[0]
     if len(clusters) > len(CLUSTER_COLOURS):
-        return _Palette(np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), np.full(len(rows), GREY), SIDE_COLOURS)
+        return _Palette(
+            np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), np.full(len(rows), GREY), SIDE_COLOURS
+        )
     source, target = np.full(n, GREY), np.full(m, GREY)
     for cluster, colour in zip(clusters, CLUSTER_COLOURS, strict=False):
         source[cluster.sources], target[cluster.targets] = colour, colour
@@ -157,12 +159,15 @@ def _draw_lines(
 ) -> None:
     """A line for every pair, wider and stronger the more mass it carries, and at most `width` wide."""
     from matplotlib.collections import LineCollection
+    from matplotlib.colors import to_rgba_array
 
     rows, columns, mass = solution.support
     share = mass / mass.max(initial=0.0) if mass.size else mass
+    rgba = to_rgba_array(colours.tolist())
+    rgba[:, 3] = 0.25 + 0.55 * share
     ends = np.stack([source[rows], target[columns]], axis=1)
-    style: Any = {"colors": colours.tolist(), "linewidths": width * (0.3 + 0.7 * share), "alpha": 0.25 + 0.55 * share}
-    ax.add_collection(LineCollection(list(ends), zorder=1, **style))
+    widths: Any = width * (0.3 + 0.7 * share)
+    ax.add_collection(LineCollection(list(ends), colors=list(rgba), linewidths=widths, zorder=1))
 
 
 def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple[str, str]) -> None:
@@ -177,7 +182,9 @@ def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple
             Line2D([], [], markerfacecolor=colour, label=f"{side}, active ({count})", **style),
             Line2D([], [], markerfacecolor="none", label=f"{side}, inactive ({len(carries) - count})", **style),
         ]
-    ax.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=4, frameon=False, fontsize="small")
+    ax.legend(
+        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=4, frameon=False, fontsize="small"
+    )
 
 
 def _title(solution: Solution) -> str:

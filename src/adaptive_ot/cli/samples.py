@@ -46,7 +46,7 @@ def moons_with_outliers(size: int = 250, share: float = 0.2, seed: int = 0) -> C
         moons = _moons(rng, size - outliers) + shift
         sides.append(np.concatenate([moons, _away_from(moons, rng, outliers, clutter)]))
     outlier = np.arange(size) >= size - outliers
-    return Clouds(*sides, outlier, outlier)
+    return Clouds(sides[0], sides[1], outlier, outlier)
 
 
 def _moons(rng: np.random.Generator, size: int) -> np.ndarray:

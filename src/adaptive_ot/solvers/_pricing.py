@@ -264,11 +264,13 @@ class ListedPricing:
         if rows.size > FEW_PAIRS_PER_NODE * (n + m) and n * m > SMALL:
             by_row, by_column = Best(n, keep), Best(m, keep)
             _scan_list(rows, columns, costs, f, g, by_row.value, by_row.partner, by_column.value, by_column.partner)
+            (i, to_column), (j, to_row) = by_row.below(-tolerance), by_column.below(-tolerance)
+            i, j = unique_pairs(np.append(i, to_row), np.append(to_column, j), m)
             tick(1.0)
-            i, j = _union([by_row.below(-tolerance)], by_column.below(-tolerance), m)
             return Violated(i, j, self._costs(i, j), by_column.value[:, 0])
         target_minimum = np.zeros(m)
         found = _below(rows, columns, costs, f, g, -tolerance, target_minimum)
+        tick(1.0)
         return Violated(rows[found], columns[found], costs[found], target_minimum)
 
     def _costs(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -299,7 +301,7 @@ class ThreadedPricing:
         threads = numba.get_num_threads()
         cuts = [m * k // threads for k in range(threads + 1)]
         by_column = Best(m, keep)
-        found = []
+        rows, columns = [], []
         with ThreadPoolExecutor(threads) as pool:
             for top in range(0, n, self.rows_per_block):
                 bottom = min(top + self.rows_per_block, n)
@@ -312,11 +314,13 @@ class ThreadedPricing:
                     job.result()
                 for best in by_row[1:]:
                     _merge(by_row[0].value, by_row[0].partner, best.value, best.partner)
-                rows, columns = by_row[0].below(-tolerance)
-                found.append((rows + top, columns))
+                i, j = by_row[0].below(-tolerance)
+                rows.append(i + top)
+                columns.append(j)
                 tick(bottom / n)
-        rows, columns = _union(found, by_column.below(-tolerance), m)
-        return Violated(rows, columns, self.cost.entries(rows, columns), by_column.value[:, 0])
+        j, i = by_column.below(-tolerance)
+        i, j = unique_pairs(np.concatenate([*rows, i]), np.concatenate([*columns, j]), m)
+        return Violated(i, j, self.cost.entries(i, j), by_column.value[:, 0])
 
 
 class DensePricing(ThreadedPricing):
@@ -380,11 +384,7 @@ def inner_product_form(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndar
     return u, v, np.einsum("ij,ij->i", u_distance, u_distance) / 2, np.einsum("ij,ij->i", v_distance, v_distance) / 2
 
 
-def _union(
-    by_row: list[tuple[np.ndarray, np.ndarray]], by_column: tuple[np.ndarray, np.ndarray], m: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs kept for a row, for a column, or for both, each once, row by row."""
-    columns, rows = by_column
-    keys = [rows * m + columns, *(i * m + j for i, j in by_row)]
-    key = np.unique(np.concatenate(keys))
+def unique_pairs(rows: np.ndarray, columns: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """Each pair once, row by row."""
+    key = np.unique(rows * m + columns)
     return key // max(1, m), key % max(1, m)

@@ -263,16 +263,16 @@ class NetworkSimplex:
     def optimise(self, tolerance: float, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
         """Pivot to optimality over the arcs at hand; False if `max_pivots` (checked now and then) came first.
 
-        Returns to Python several times a second, so that Ctrl-C works, and calls `report` then.
+        Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
         while self.pivots < max_pivots:
             pivots, self._cursor, finished = _optimise(
                 self.tree, np.uint32(self.sources), self.tail, self.head, self.cost, tolerance, self._cursor, WORK_PER_CALL
             )
             self.pivots += pivots
+            report()
             if finished:
                 return True
-            report()
         return False
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:

@@ -85,13 +85,15 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     simplex = NetworkSimplex(weights.source, weights.target)
     while True:
         round_number += 1
+        pivots_before = simplex.pivots
         simplex.add_arcs(found.rows, found.columns, found.costs)
         within_limit = simplex.optimise(tolerance, max_pivots, lambda: tell("pivoting", None))
         f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
         found = pricing.violated(f, g, LATER_KEEP, tolerance, lambda done: tell("pricing", done))
         solution = certify(problem, solver, simplex, weights, f, g + found.target_minimum, within_limit)
         gap = solution.gap
-        if found.rows.size == 0 or not within_limit:
+        # Arcs that bring no pivot differ from zero by rounding only; the gap says by how much.
+        if found.rows.size == 0 or simplex.pivots == pivots_before or not within_limit:
             return solution
 
 

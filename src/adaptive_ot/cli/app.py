@@ -1,0 +1,85 @@
+"""The commands and their options; what they do is in the modules beside this one, imported when it is needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+
+from adaptive_ot import __version__
+
+app = App(
+    name="adaptive-ot",
+    help="Adaptive optimal transport: align two datasets that only partly match.",
+    version=__version__,
+    print_error=False,
+    exit_on_error=False,
+    suppress_keyboard_interrupt=False,
+    result_action="return_value",
+)
+
+
+@app.command
+def solve(
+    cost: Path,
+    targets: Path | None = None,
+    /,
+    *,
+    reach: float | None = None,
+    source_weights: Path | None = None,
+    target_weights: Path | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    max_pivots: int | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Solve a problem from a cost matrix, or from two point files and a reach.
+
+    Files are .npy, .csv (numbers separated by commas, optional header) or .npz (one array, or one named "cost" for a
+    cost, "x" for points, "weights" for weights; a cost may also come from scipy.sparse.save_npz).
+
+    Parameters
+    ----------
+    cost
+        Cost matrix, sources x targets, of any sign; or the source points, one a row.
+    targets
+        Target points, one a row; then the first file holds the source points.
+    reach
+        With two point files: the distance at which matching stops to pay. The cost is |x - z|^2 - reach^2.
+    source_weights
+        A weight for every source; by default 1/n each.
+    target_weights
+        A weight for every target; by default 1/m each.
+    output
+        Where to write the plan: .npz (read it with scipy.sparse.load_npz), .csv (source, target, mass; counted from 0)
+        or .npy (dense).
+    max_pivots
+        Give up after about this many simplex pivots.
+    json
+        Print a summary for programs.
+    """
+    from adaptive_ot.cli.solving import Request, run
+
+    return run(Request(cost, targets, reach, source_weights, target_weights, output, max_pivots, json))
+
+
+@app.command
+def doctor() -> int:
+    """Show what is installed and what will run where, and solve two problems with known answers."""
+    from adaptive_ot.cli.doctor import run
+
+    return run()
+
+
+@app.command
+def demo(*, output: Annotated[Path, Parameter(alias="-o")] = Path("demo")) -> int:
+    """Solve a toy problem and a pair of point clouds with outliers, and draw the second.
+
+    Parameters
+    ----------
+    output
+        The directory for the picture.
+    """
+    from adaptive_ot.cli.demo import run
+
+    return run(output)

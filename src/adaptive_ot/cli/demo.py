@@ -1,0 +1,66 @@
+"""``adaptive-ot demo``: the toy problem on paper, and two point clouds with outliers in a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from adaptive_ot import DistanceCost, InvalidInput, solve
+from adaptive_ot.cli import show
+from adaptive_ot.cli.files import write_atomically
+from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.plot import transport
+
+REACH = 0.3
+
+
+def run(output: Path) -> int:
+    """Print both problems and draw the second into the directory `output`."""
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InvalidInput(f"--output '{output}'", "must be a directory", error.strerror, "Choose another.") from None
+    console = Console()
+    _toy(console)
+    console.print()
+    _outliers(console, output / "outliers.png")
+    return 0
+
+
+def _toy(console: Console) -> None:
+    solution = solve(TOY_COST)
+    show.title(console, "A toy problem: six sources of weight 1/6, five targets of weight 1/5, and this cost")
+    for row in TOY_COST:
+        console.print("    " + " ".join(f"{cost:3.0f}" for cost in row))
+    show.line(console, "value", f"{solution.value:.6f} (-11/15, certified gap {solution.gap:.2g})")
+    show.line(console, "mass", f"{solution.mass:.6f} of 1: nobody said how much should move")
+    for number, cluster in enumerate(solution.clusters(), start=1):
+        sources, targets = _names("x", cluster.sources), _names("z", cluster.targets)
+        show.line(console, f"cluster {number}", f"{sources} with {targets}, mass {cluster.mass:.6f}")
+    left = _names("x", np.flatnonzero(~solution.active_source)), _names("z", np.flatnonzero(~solution.active_target))
+    show.line(console, "inactive", " and ".join(left))
+
+
+def _outliers(console: Console, picture: Path) -> None:
+    clouds = moons_with_outliers()
+    solution = solve(DistanceCost(clouds.x, clouds.z, reach=REACH))
+    outlier = np.concatenate([clouds.source_outlier, clouds.target_outlier])
+    active = np.concatenate([solution.active_source, solution.active_target])
+    show.title(console, f"Two moons seen twice, {len(clouds.x)} points a side, 20 % of them outliers, reach {REACH}")
+    show.line(console, "outliers", f"{_share(~active[outlier])} left alone")
+    show.line(console, "inliers", f"{_share(active[~outlier])} matched")
+    show.line(console, "mass", f"{solution.mass:.6f} (certified gap {solution.gap:.2g}); the inliers weigh 0.8")
+    figure: Any = transport(solution).figure
+    write_atomically("--output", picture, lambda file: figure.savefig(file, format="png"))
+    show.line(console, "picture", str(picture))
+
+
+def _names(letter: str, indices: np.ndarray) -> str:
+    return " ".join(f"{letter}{index + 1}" for index in indices)
+
+
+def _share(hits: np.ndarray) -> str:
+    return f"{np.count_nonzero(hits)} of {hits.size} ({hits.mean():.0%})"

@@ -1,0 +1,178 @@
+"""Costs, points and weights from files, plans into files. Nothing here can run code from a file (no pickles)."""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from scipy import sparse
+
+from adaptive_ot.errors import AdaptiveOTError, InvalidInput
+from adaptive_ot.solution import Solution
+
+READABLE = (".npy", ".npz", ".csv")
+WRITABLE = (".npz", ".csv", ".npy")
+
+# A dense plan may take this many bytes.
+DENSE_LIMIT = 2**32
+
+
+def read_cost(path: Path) -> np.ndarray | sparse.csr_array:
+    """A cost matrix; in an .npz the array "cost", the only array, or what `scipy.sparse.save_npz` wrote."""
+    return _read("cost", path, key="cost", sparse_too=True)
+
+
+def read_points(argument: str, path: Path) -> np.ndarray:
+    """Points, one a row; in an .npz the array "x" or the only one."""
+    return _read(argument, path, key="x")
+
+
+def read_weights(argument: str, path: Path) -> np.ndarray:
+    """Weights, in a .csv as one row or one column; in an .npz the array "weights" or the only one."""
+    weights = _read(argument, path, key="weights")
+    return weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights
+
+
+def check_output(path: Path, shape: tuple[int, ...] = (), inputs: tuple[Path | None, ...] = ()) -> None:
+    """Refuse a place where the plan could not be written later, before the work starts."""
+    name = f"--output '{path}'"
+    if path.suffix.lower() not in WRITABLE:
+        raise InvalidInput(name, f"must end in {_any_of(WRITABLE)}", _suffix(path), "Choose one of them.")
+    folder = path.parent
+    with _trouble(name, "must be a place to write to"):
+        if path.is_dir():
+            raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
+        if not folder.is_dir():
+            raise InvalidInput(name, "must lie in a directory that exists", f"'{folder}'", "Create it first.")
+        if not os.access(folder, os.W_OK):
+            raise InvalidInput(name, "must lie in a directory open to you", f"'{folder}'", "Choose another.")
+        if path.exists() and any(given and given.exists() and path.samefile(given) for given in inputs):
+            raise InvalidInput(name, "must not be one of the inputs", "the same file", "Choose another name.")
+    dense = 8 * math.prod(shape)
+    if path.suffix.lower() == ".npy" and dense > DENSE_LIMIT:
+        rule = f"may take {DENSE_LIMIT / 2**30:g} GiB"
+        raise InvalidInput(name, rule, f"{dense / 2**30:.3g} GiB for a dense plan", "Write a sparse .npz or .csv.")
+
+
+def write_plan(path: Path, solution: Solution) -> None:
+    """The plan as .npz (`scipy.sparse.load_npz` reads it), .csv (source, target, mass; from 0) or .npy (dense)."""
+    plan = solution.sparse_plan
+
+    def as_csv(file: IO[bytes]) -> None:
+        pairs = plan.tocoo()
+        columns: Any = [*pairs.coords, pairs.data]
+        np.savetxt(file, np.column_stack(columns), ["%d", "%d", "%.17g"], ",", header="source,target,mass", comments="")
+
+    writers: dict[str, Callable[[IO[bytes]], None]] = {
+        ".npz": lambda file: sparse.save_npz(file, plan),
+        ".csv": as_csv,
+        ".npy": lambda file: np.save(file, plan.toarray(), allow_pickle=False),
+    }
+    write_atomically("--output", path, writers[path.suffix.lower()])
+
+
+def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], None]) -> None:
+    """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with _trouble(f"{argument} '{path}'", "must be a place to write to"):
+            with open(temporary, "xb") as file:
+                write(file)
+            os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
+    name, suffix = f"{argument} file '{path}'", path.suffix.lower()
+    if suffix not in READABLE:
+        raise InvalidInput(name, f"must end in {_any_of(READABLE)}", _suffix(path), "Convert it first.")
+    with _trouble(name, "must be a file that can be read"):
+        if not path.exists():
+            raise InvalidInput(name, "must exist", "no such file", "Check the path.")
+        if not path.is_file():
+            raise InvalidInput(name, "must be a file", "a directory or device", "Check the path.")
+        if path.stat().st_size == 0:
+            raise InvalidInput(name, "must not be empty", "0 bytes", "Write it again.")
+    with _trouble(name, f"must be a valid {suffix} file"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if suffix == ".csv":
+            return _read_csv(path)
+        with open(path, "rb") as file:
+            if suffix == ".npz":
+                return _read_npz(name, file, key, sparse_too)
+            return np.lib.format.read_array(file, allow_pickle=False)
+
+
+def _read_csv(path: Path) -> np.ndarray:
+    with open(path, encoding="utf-8-sig") as file:
+        header = not any(_is_number(cell) for cell in file.readline().split(","))
+        if not header:
+            file.seek(0)
+        numbers = np.loadtxt(file, delimiter=",", comments=None, quotechar='"', ndmin=2)
+    if numbers.size == 0:
+        raise ValueError("no numbers, only a header" if header else "no numbers")
+    return numbers
+
+
+def _read_npz(name: str, file: IO[bytes], key: str, sparse_too: bool) -> Any:
+    if not zipfile.is_zipfile(file):
+        raise ValueError("not a zip archive")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        held = archive.files
+        if sparse_too and {"format", "shape", "data"} <= set(held):
+            return _read_sparse(file)
+        if key not in held and len(held) != 1:
+            what = ", ".join(map(repr, held[:5])) or "none"
+            raise InvalidInput(name, f"must hold one array, or one named '{key}'", what, f"Save it as {key}=...")
+        array: Any = archive[key if key in held else held[0]]
+        if not isinstance(array, np.ndarray):
+            raise ValueError(f"a zip archive without arrays: {held[0]!r}")
+        return array
+
+
+def _read_sparse(file: IO[bytes]) -> sparse.csr_array:
+    file.seek(0)
+    matrix: Any = sparse.load_npz(file)
+    # SciPy trusts the indices of a file; compiled code would follow them out of bounds.
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)
+    return sparse.csr_array(matrix)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell.strip().strip('"'))
+    except ValueError:
+        return False
+    return True
+
+
+@contextmanager
+def _trouble(name: str, rule: str) -> Iterator[None]:
+    """Whatever goes wrong with a file is the file's fault: parsers raise anything on bytes they do not expect."""
+    try:
+        yield
+    except AdaptiveOTError:
+        raise
+    except OSError as error:
+        raise InvalidInput(name, rule, error.strerror or error, "Check the path and its permissions.") from None
+    except Exception as error:
+        reason = str(error).rstrip(". ") or type(error).__name__
+        raise InvalidInput(name, rule, reason, "Write the file again.") from None
+
+
+def _any_of(suffixes: tuple[str, ...]) -> str:
+    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+
+
+def _suffix(path: Path) -> str:
+    return repr(path.suffix) if path.suffix else "no suffix"

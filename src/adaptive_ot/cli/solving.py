@@ -1,0 +1,105 @@
+"""``adaptive-ot solve``: files in, a summary and a plan out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+
+from adaptive_ot import DistanceCost, Exact, InvalidInput, Progress
+from adaptive_ot import solve as solve_problem
+from adaptive_ot.cli import files, show
+
+
+class Request(NamedTuple):
+    """What the user typed."""
+
+    cost: Path
+    targets: Path | None
+    reach: float | None
+    source_weights: Path | None
+    target_weights: Path | None
+    output: Path | None
+    max_pivots: int | None
+    json: bool
+
+
+def run(request: Request) -> int:
+    """Solve as asked, print a summary, write the plan."""
+    if request.output:
+        inputs = (request.cost, request.targets, request.source_weights, request.target_weights)
+        files.check_output(request.output, inputs=inputs)
+    solver = Exact(max_pivots=request.max_pivots)
+    cost = _cost(request)
+    if request.output:
+        files.check_output(request.output, shape=cost.shape)
+    weights = [
+        files.read_weights(argument, path) if path else None
+        for argument, path in (
+            ("--source-weights", request.source_weights),
+            ("--target-weights", request.target_weights),
+        )
+    ]
+    started = time.perf_counter()
+    with _progress_bar() as progress:
+        solution = solve_problem(cost, *weights, solver=solver, progress=progress)
+    seconds = time.perf_counter() - started
+    if request.output:
+        files.write_plan(request.output, solution)
+    summary = show.summary(solution, seconds, request.output)
+    if request.json:
+        print(json.dumps(summary, indent=2))
+    else:
+        show.solution(Console(), summary)
+    return 0
+
+
+def _cost(request: Request) -> Any:
+    """The cost matrix, or the cost of two point clouds."""
+    if request.targets is None:
+        if request.reach is not None:
+            remedy = "Give the target points too, or leave --reach away."
+            raise InvalidInput("--reach", "goes with two point files", "one file", remedy)
+        return files.read_cost(request.cost)
+    if request.reach is None:
+        remedy = "Give --reach, the distance at which matching stops to pay."
+        raise InvalidInput("--reach", "is needed with two point files", "none", remedy)
+    x, z = files.read_points("x", request.cost), files.read_points("z", request.targets)
+    return DistanceCost(x, z, request.reach)
+
+
+@contextmanager
+def _progress_bar() -> Iterator[Callable[[Progress], None] | None]:
+    """A bar on the terminal that disappears when the work is done; nothing if stderr is not a terminal."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich import progress
+
+    columns = (
+        progress.SpinnerColumn(),
+        progress.TextColumn("{task.description:<9}"),
+        progress.BarColumn(bar_width=24),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.fields[state]}"),
+    )
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        tasks = {
+            "starting": bar.add_task("starting", total=None, state="loading the compiled kernels"),
+            "pricing": bar.add_task("pricing", total=1.0, visible=False, state=""),
+            "pivoting": bar.add_task("pivoting", total=None, visible=False, state=""),
+        }
+
+        def report(now: Progress) -> None:
+            state = show.state(now)
+            done = min(now.fraction or 0.0, 0.999)  # a finished task would stop its clock
+            for stage, task in tasks.items():
+                bar.update(task, visible=stage == now.stage, completed=done, state=state)
+
+        yield report

@@ -1,0 +1,376 @@
+"""The command line: what it prints, writes and returns."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import adaptive_ot as aot
+from adaptive_ot.cli import main
+from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+
+COMMAND = [sys.executable, "-m", "adaptive_ot.cli"]
+
+
+def run(*arguments, **options):
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A directory with a toy cost and two small clouds in it, to work in."""
+    monkeypatch.chdir(tmp_path)
+    np.save("cost.npy", TOY_COST)
+    clouds = moons_with_outliers(size=40)
+    np.save("x.npy", clouds.x)
+    np.save("z.npy", clouds.z)
+    return tmp_path
+
+
+def summary(capsys, *arguments):
+    assert main(["solve", *map(str, arguments), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    return json.loads(captured.out)
+
+
+def test_solve_prints_the_solution(here, capsys):
+    assert main(["solve", "cost.npy"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "Adaptive transport of 6 sources to 5 targets"
+    shown = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
+    assert shown["status"].startswith("optimal")
+    assert shown["value"].startswith("-0.733333333333 (certified gap ")
+    assert shown["mass"] == "0.733333333333 of at most 1 (73.3%)"
+    assert shown["active"] == "5 of 6 sources, 4 of 5 targets"
+    assert shown["outliers"] == "1 source and 1 target carry no mass"
+    assert shown["clusters"] == "2; the largest: 3 x 2, 2 x 2 points"
+    assert shown["plan"].endswith("pairs")
+
+
+def test_solve_prints_json(here, capsys):
+    shown = summary(capsys, "cost.npy")
+    assert shown["value"] == pytest.approx(-11 / 15, abs=1e-12)
+    assert (shown["status"], shown["output"], shown["clusters"]) == ("optimal", None, 2)
+    assert (shown["sources"], shown["targets"], shown["outlier_sources"], shown["outlier_targets"]) == (6, 5, 1, 1)
+    assert shown["largest_clusters"][0] == {"sources": 3, "targets": 2, "mass": pytest.approx(0.4)}
+
+
+def test_nothing_to_move(here, capsys):
+    np.save("cost.npy", np.ones((2, 3)))
+    assert main(["solve", "cost.npy"]) == 0
+    assert "clusters    none" in capsys.readouterr().out
+    np.save("cost.npy", np.ones((0, 3)))
+    assert main(["solve", "cost.npy"]) == 0
+
+
+def write_cost_csv(text):
+    Path("cost.csv").write_text(text, encoding="utf-8")
+    return "cost.csv"
+
+
+COST_FILES = {
+    "csv": lambda: write_cost_csv("\n".join(",".join(map(str, row)) for row in TOY_COST)),
+    "csv with a header": lambda: write_cost_csv("a,b,c,d,e\n" + "\n".join(",".join(map(str, row)) for row in TOY_COST)),
+    "csv from a spreadsheet": lambda: write_cost_csv(
+        "\ufeff" + "\r\n".join(",".join(f'"{c:g}"' for c in row) for row in TOY_COST) + "\r\n"
+    ),
+    "npz, only array": lambda: np.savez("cost.npz", anything=TOY_COST),
+    "npz, named cost": lambda: np.savez_compressed("cost.npz", other=np.eye(2), cost=TOY_COST),
+    "npz, CSR": lambda: sparse.save_npz("cost.npz", sparse.csr_array(TOY_COST)),
+    "npz, CSC": lambda: sparse.save_npz("cost.npz", sparse.csc_array(TOY_COST)),
+    "npz, COO": lambda: sparse.save_npz("cost.npz", sparse.coo_array(TOY_COST)),
+    "npz, old matrix": lambda: sparse.save_npz("cost.npz", sparse.csr_matrix(TOY_COST)),
+    "npy, float32": lambda: np.save("cost.npy", TOY_COST.astype(np.float32)),
+    "npy, integers": lambda: np.save("cost.npy", TOY_COST.astype(np.int8)),
+    "npy, Fortran order": lambda: np.save("cost.npy", np.asfortranarray(TOY_COST)),
+}
+
+
+@pytest.mark.parametrize("write", COST_FILES.values(), ids=COST_FILES)
+def test_every_kind_of_cost_file(here, capsys, write):
+    (here / "cost.npy").unlink()
+    write()
+    (path,) = here.glob("cost.*")
+    assert summary(capsys, path)["value"] == pytest.approx(-11 / 15, abs=1e-12)
+
+
+def test_stored_pairs_of_a_sparse_cost_are_the_only_ones(here, capsys):
+    sparse.save_npz("cost.npz", sparse.csr_array(([-1.0], ([0], [1])), shape=(2, 3)))
+    assert summary(capsys, "cost.npz", "-o", "plan.csv")["pairs"] == 1
+    assert Path("plan.csv").read_text().splitlines()[1].startswith("0,1,0.333333")
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "npz"])
+def test_points(here, capsys, suffix):
+    x, z = np.load("x.npy"), np.load("z.npy")
+    if suffix == "csv":
+        np.savetxt("x.csv", x, delimiter=",")
+        np.savetxt("z.csv", z, delimiter=",", header="east,north", comments="")
+    if suffix == "npz":
+        np.savez("x.npz", x=x, y=np.zeros(40))
+        np.savez("z.npz", points=z)
+    expected = aot.solve(aot.DistanceCost(x, z, reach=0.3))
+    shown = summary(capsys, f"x.{suffix}", f"z.{suffix}", "--reach", "0.3")
+    assert shown["value"] == pytest.approx(expected.value, rel=1e-12)
+    assert shown["active_sources"] == expected.active_source.sum()
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "row.csv", "npz"])
+def test_weights(here, capsys, suffix):
+    given = {"source": np.arange(6.0), "target": np.full(5, 0.25)}
+    for side, weights in given.items():
+        if suffix == "npy":
+            np.save(f"{side}.npy", weights)
+        elif suffix == "npz":
+            np.savez(f"{side}.npz", weights=weights, unrelated=np.zeros(3))
+        else:
+            np.savetxt(f"{side}.{suffix}", weights if suffix == "csv" else weights[None], delimiter=",")
+    shown = summary(capsys, "cost.npy", "--source-weights", f"source.{suffix}", "--target-weights", f"target.{suffix}")
+    expected = aot.solve(TOY_COST, given["source"], given["target"])
+    assert (shown["value"], shown["most_mass"]) == (expected.value, 1.25)
+
+
+@pytest.mark.parametrize("name", ["plan.npz", "plan.csv", "plan.npy", "PLAN.NPZ", "new plan [1].csv"])
+def test_output(here, capsys, name):
+    expected = aot.solve(TOY_COST)
+    Path(name).write_bytes(b"an older file")
+    shown = summary(capsys, "cost.npy", "--output", name)
+    if name.lower().endswith("npz"):
+        loaded = sparse.load_npz(name)
+        assert loaded.format == "csr"
+        plan = loaded.toarray()
+    elif name.endswith("csv"):
+        assert Path(name).read_text().splitlines()[0] == "source,target,mass"
+        rows, columns, mass = np.loadtxt(name, delimiter=",", skiprows=1, unpack=True)
+        plan = np.zeros(TOY_COST.shape)
+        plan[rows.astype(int), columns.astype(int)] = mass
+    else:
+        plan = np.load(name, allow_pickle=False)
+    np.testing.assert_array_equal(plan, expected.plan)
+    assert shown["output"] == name
+    assert main(["solve", "cost.npy", "-o", name]) == 0
+    assert f"written to {name}" in capsys.readouterr().out
+    assert {path.name for path in here.iterdir()} == {"cost.npy", "x.npy", "z.npy", name}
+
+
+def test_a_failed_write_leaves_the_old_file(here, monkeypatch, capsys):
+    def fail(file, *_):
+        file.write(b"half of it")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("scipy.sparse.save_npz", fail)
+    Path("plan.npz").write_bytes(b"an older file")
+    assert main(["solve", "cost.npy", "--output", "plan.npz"]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert Path("plan.npz").read_bytes() == b"an older file"
+    assert len(list(here.iterdir())) == 4
+
+
+def test_output_is_refused_before_solving(here, monkeypatch, capsys):
+    def never(*_, **__):
+        raise AssertionError("solved")
+
+    monkeypatch.setattr("adaptive_ot.cli.solving.solve_problem", never)
+    monkeypatch.setattr("adaptive_ot.cli.files.DENSE_LIMIT", 8 * 29)
+    for output in ("plan.txt", "plan", "missing/plan.npz", "cost.npy", "dense.npy"):
+        assert main(["solve", "cost.npy", "--output", output]) == 2
+        assert "--output" in capsys.readouterr().err
+
+
+def test_not_converged(here, capsys):
+    assert main(["solve", "cost.npy", "--max-pivots", "0", "--output", "plan.npz"]) == 3
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert "pivot limit" in captured.err
+    assert not Path("plan.npz").exists()
+
+
+def test_interrupted(here, monkeypatch, capsys):
+    def interrupt(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("adaptive_ot.cli.solving.solve_problem", interrupt)
+    assert main(["solve", "cost.npy", "--output", "plan.npz"]) == 130
+    assert capsys.readouterr().err == "adaptive-ot: interrupted\n"
+    assert not Path("plan.npz").exists()
+
+
+def test_out_of_memory(here, monkeypatch, capsys):
+    def burst(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr("adaptive_ot.cli.solving.solve_problem", burst)
+    assert main(["solve", "cost.npy"]) == 2
+    assert "not enough memory" in capsys.readouterr().err
+
+
+def on_a_terminal(arguments, interrupt_at=None):
+    """Run with stderr on a pseudo-terminal: exit code, stdout, and what the terminal saw."""
+    if not hasattr(os, "openpty"):
+        pytest.skip("needs a pseudo-terminal")
+    leader, follower = os.openpty()
+    environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, env=environment)
+    os.close(follower)
+    seen = b""
+    while True:
+        try:
+            seen += os.read(leader, 65536)
+        except OSError:  # the other end is closed
+            break
+        if interrupt_at and interrupt_at in seen:
+            process.send_signal(signal.SIGINT)
+            interrupt_at = None
+    os.close(leader)
+    output = process.communicate(timeout=60)[0]
+    return process.returncode, output.decode(), seen.decode()
+
+
+def save_clouds(size):
+    x, z = np.random.default_rng(0).normal(size=(2, size, 8))
+    np.save("x.npy", x)
+    np.save("z.npy", z)
+
+
+def test_progress_only_on_a_terminal(here):
+    save_clouds(6000)
+    arguments = ["solve", "x.npy", "z.npy", "--reach", "2"]
+    piped = run(*arguments)
+    assert (piped.returncode, piped.stderr) == (0, "")
+    code, output, seen = on_a_terminal(arguments)
+    assert code == 0
+    for word in ("pricing", "round", "pivots", "arcs"):
+        assert word in seen
+
+    def lasting(text):
+        return [line for line in text.splitlines() if "effort" not in line]
+
+    assert lasting(output) == lasting(piped.stdout)
+
+
+def test_interrupted_for_real(here):
+    """The signal of Ctrl-C, a moment into a solve of minutes."""
+    save_clouds(30_000)
+    arguments = ["solve", "x.npy", "z.npy", "--reach", "3", "--output", "plan.npz"]
+    code, output, seen = on_a_terminal(arguments, interrupt_at=b"pricing")
+    assert (code, output) == (130, "")
+    assert seen.endswith("adaptive-ot: interrupted\r\n")
+    assert "Traceback" not in seen
+    assert {path.name for path in here.iterdir()} == {"cost.npy", "x.npy", "z.npy"}
+
+
+def test_doctor(capsys):
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("Python", aot.__version__, "numpy", "scipy", "numba", "torch", "BLAS", "threads", "GPU", "cache"):
+        assert word in shown
+    assert shown.count("OK: value") == 2
+    assert shown.splitlines()[-1].split() == ["result", "OK"]
+
+
+def test_doctor_notices_a_wrong_answer(monkeypatch, capsys):
+    monkeypatch.setattr("adaptive_ot.cli.doctor.TOY_VALUE", -0.7)
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert "WRONG: value -0.733" in shown
+    assert "FAILED" in shown.splitlines()[-1]
+
+
+def test_doctor_notices_a_cache_it_cannot_use(tmp_path):
+    from adaptive_ot.cli.doctor import _cache
+
+    (tmp_path / "file").touch()
+    assert "not writable" in _cache(str(tmp_path / "file" / "below"))
+    assert "not writable" in _cache(None)
+    assert str(tmp_path) in _cache(str(tmp_path / "new"))
+
+
+def test_demo(here, capsys):
+    assert main(["demo", "--output", "made/pictures"]) == 0
+    shown = capsys.readouterr().out
+    assert "x1 x2 x3 with z1 z2, mass 0.400000" in shown
+    assert "x4 x5 with z3 z4, mass 0.333333" in shown
+    assert "inactive    x6 and z5" in shown
+    assert "left alone" in shown
+    picture = Path("made/pictures/outliers.png")
+    assert str(picture) in shown
+    assert picture.read_bytes()[1:4] == b"PNG"
+    assert len(list(picture.parent.iterdir())) == 1
+
+
+def test_demo_tells_outliers_from_inliers():
+    clouds = moons_with_outliers()
+    assert np.mean(clouds.source_outlier) == np.mean(clouds.target_outlier) == 0.2
+    solution = aot.solve(aot.DistanceCost(clouds.x, clouds.z, reach=0.3))
+    for active, outlier in (
+        (solution.active_source, clouds.source_outlier),
+        (solution.active_target, clouds.target_outlier),
+    ):
+        assert np.mean(~active[outlier]) > 0.9
+        assert np.mean(active[~outlier]) > 0.9
+
+
+def test_version_and_help(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"{aot.__version__}\n"
+    for arguments in ([], ["--help"], ["solve", "--help"]):
+        assert main(arguments) == 0
+        assert "Usage: adaptive-ot" in capsys.readouterr().out
+
+
+def test_as_a_process(here):
+    good = run("solve", "cost.npy", "--json")
+    assert (good.returncode, good.stderr) == (0, "")
+    assert json.loads(good.stdout)["clusters"] == 2
+    bad = run("solve", "missing.npy")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert bad.stderr == "adaptive-ot: cost file 'missing.npy' must exist; got no such file. Check the path.\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("arguments", [["solve", "cost.npy"], ["solve", "cost.npy", "--json"], ["--version"]])
+def test_stdout_that_cannot_be_written(here, arguments):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([*COMMAND, *arguments], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (result.returncode, result.stderr) == (1, "adaptive-ot: cannot print: No space left on device\n")
+    reading, writing = os.pipe()
+    os.close(reading)
+    result = subprocess.run([*COMMAND, *arguments], stdout=writing, stderr=subprocess.PIPE, text=True)
+    os.close(writing)
+    assert (result.returncode, result.stderr) == (1, "")
+
+
+def test_names_that_stdout_cannot_show(here):
+    result = run("solve", "cost.npy", "-o", "plän.csv", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    assert result.returncode == 0
+    assert "written to pl\\xe4n.csv" in result.stdout
+    assert Path("plän.csv").exists()
+
+
+def test_the_entry_point_is_installed():
+    from importlib.metadata import entry_points
+
+    (script,) = entry_points(group="console_scripts", name="adaptive-ot")
+    assert script.load() is main
+
+
+def test_the_command_line_starts_light():
+    heavy = "{'torch', 'numba', 'sklearn', 'matplotlib', 'scipy.optimize'}"
+    code = f"import sys; from adaptive_ot.cli import main; main(['--version']); print({heavy} & set(sys.modules))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == f"{aot.__version__}\nset()\n"
+
+
+@pytest.mark.parametrize("package", ["cyclopts", "rich"])
+def test_without_its_packages(package, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, package, None)
+    assert main(["--version"]) == 2
+    message = f'adaptive-ot: This needs {package}: pip install "adaptive-ot[cli]"\n'
+    assert capsys.readouterr() == ("", message)

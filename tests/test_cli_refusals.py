@@ -1,0 +1,237 @@
+"""Whatever a user gets wrong: exit code 2, one line on stderr that names it, and no file left behind."""
+
+import json
+import pickle
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import adaptive_ot as aot
+from adaptive_ot.cli import files, main
+
+COST = np.array([[-1.0, 2.0, 0.5], [3.0, -4.0, 1.0]])
+
+
+def npy(array, **options):
+    buffer = BytesIO()
+    np.save(buffer, array, **options)
+    return buffer.getvalue()
+
+
+def npz(**arrays):
+    buffer = BytesIO()
+    np.savez(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def zipped(**members):
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def csr(indptr, indices, data, shape=(2, 3)):
+    """What save_npz would write for a matrix with these parts, however wrong they are."""
+    return npz(format=b"csr", shape=np.array(shape), data=data, indices=np.array(indices), indptr=np.array(indptr))
+
+
+# A file that must not be accepted as a cost, its content, and a part of the message.
+BAD_COSTS = [
+    ("empty.npy", b"", "must not be empty"),
+    ("empty.npz", b"", "must not be empty"),
+    ("empty.csv", b"", "must not be empty"),
+    ("truncated.npy", npy(COST)[:-5], "valid .npy file"),
+    ("header_only.npy", npy(COST)[:20], "valid .npy file"),
+    ("text.npy", b"1,2\n3,4\n", "valid .npy file"),
+    ("pickle.npy", pickle.dumps(COST), "valid .npy file"),
+    ("object.npy", npy(np.array([[1, None]], dtype=object), allow_pickle=True), "Object arrays cannot be loaded"),
+    ("strings.npy", npy(np.array([["a", "b"]])), "must hold real numbers"),
+    ("complex.npy", npy(COST * 1j), "must hold real numbers"),
+    ("dates.npy", npy(np.zeros((2, 2), "datetime64[s]")), "must hold real numbers"),
+    ("records.npy", npy(np.zeros((2, 2), [("a", "f8"), ("b", "f8")])), "must hold real numbers"),
+    ("vector.npy", npy(COST[0]), "two dimensions"),
+    ("scalar.npy", npy(np.float64(1.0)), "two dimensions"),
+    ("cube.npy", npy(COST[None]), "two dimensions"),
+    ("nan.npy", npy(np.where(COST == 0.5, np.nan, COST)), "NaN at (0, 2)"),
+    ("minus_infinity.npy", npy(np.where(COST == 0.5, -np.inf, COST)), "-inf at (0, 2)"),
+    ("huge.npy", npy(COST).replace(b"(2, 3)", b"(2000000000, 3000000000)"), "valid .npy file"),
+    ("not_a_zip.npz", npy(COST), "not a zip archive"),
+    ("pickle.npz", pickle.dumps(COST), "not a zip archive"),
+    ("truncated.npz", npz(cost=COST)[:-30], "valid .npz file"),
+    ("corrupt.npz", npz(cost=COST).replace(np.float64(-4).tobytes(), np.float64(-5).tobytes()), "valid .npz file"),
+    ("zip_of_text.npz", zipped(readme="hello"), "a zip archive without arrays"),
+    ("empty_zip.npz", zipped(), "must hold one array"),
+    ("several.npz", npz(a=COST, b=COST), "must hold one array, or one named 'cost'; got 'a', 'b'"),
+    ("object.npz", zipped(**{"cost.npy": npy(np.array([None]), allow_pickle=True)}), "Object arrays cannot be loaded"),
+    ("sparse_far.npz", csr([0, 1, 2], [0, 9], [-1.0, -1.0]), "valid .npz file"),
+    ("sparse_negative.npz", csr([0, 1, 2], [0, -7], [-1.0, -1.0]), "valid .npz file"),
+    ("sparse_pointer.npz", csr([0, 900000, 2], [0, 1], [-1.0, -1.0]), "valid .npz file"),
+    ("sparse_nan.npz", csr([0, 1, 2], [0, 1], [-1.0, np.nan]), "must not contain NaN"),
+    ("sparse_complex.npz", csr([0, 1, 2], [0, 1], [-1.0, 1j]), "must hold real numbers"),
+    ("sparse_parts.npz", npz(format=b"csr", shape=np.array([2, 3]), data=np.ones(1)), "valid .npz file"),
+    ("sparse_format.npz", npz(format=b"xyz", shape=np.array([2, 3]), data=np.ones(1)), "valid .npz file"),
+    ("words.csv", b"1,2\n3,four\n", "could not convert string 'four'"),
+    ("mixed_header.csv", b"1,two\n3,4\n", "could not convert string 'two'"),
+    ("only_header.csv", b"a,b\n", "no numbers, only a header"),
+    ("blank.csv", b"\n\n\n", "no numbers"),
+    ("ragged.csv", b"1,2\n3\n", "number of columns changed"),
+    ("hole.csv", b"1,,2\n3,4,5\n", "could not convert string ''"),
+    ("semicolons.csv", b"1;2\n3;4\n", "valid .csv file"),
+    ("nan.csv", b"1,nan\n3,4\n", "NaN at (0, 1)"),
+    ("binary.csv", npy(COST), "valid .csv file"),
+    ("utf16.csv", "1,2\n3,4\n".encode("utf-16"), "valid .csv file"),
+    ("image.png", b"\x89PNG", "must end in .npy, .npz or .csv; got '.png'"),
+    ("cost", npy(COST), "must end in .npy, .npz or .csv; got no suffix"),
+    ("torch.pt", b"PK", "must end in .npy, .npz or .csv"),
+]
+
+# Arguments beside good files cost.npy, x.npy (4 x 2) and z.npy (3 x 2), and a part of the message.
+BAD_ARGUMENTS = [
+    ("solve", "COST"),
+    ("solve cost.npy x.npy z.npy", "z.npy"),
+    ("solve cost.npy --rech 1", "--rech"),
+    ("solve cost.npy --json=maybe", "--json"),
+    ("solve cost.npy --source-weights", "--source-weights"),
+    ("solve missing.npy", "cost file 'missing.npy' must exist"),
+    ("solve folder.npy", "must be a file"),
+    ("solve folder.npy/cost.npy", "must exist"),
+    (f"solve {'a' * 300}.npy", "File name too long"),
+    ("solve cost.npy --reach 1", "--reach goes with two point files"),
+    ("solve x.npy z.npy", "--reach is needed with two point files"),
+    ("solve x.npy z.npy --reach far", "--reach"),
+    ("solve x.npy z.npy --reach -1", "reach must be a finite number of at least 0"),
+    ("solve x.npy z.npy --reach nan", "reach must be a finite number"),
+    ("solve x.npy z.npy --reach inf", "reach must be a finite number"),
+    ("solve x.npy missing.npy --reach 1", "z file 'missing.npy' must exist"),
+    ("solve x.npy three.npy --reach 1", "z must have as many columns as x (2)"),
+    ("solve x.npy flat.npy --reach 1", "z must have two dimensions"),
+    ("solve holes.npy z.npy --reach 1", "x must hold finite numbers"),
+    ("solve several.npz z.npy --reach 1", "x file 'several.npz' must hold one array, or one named 'x'"),
+    ("solve sparse.npz z.npy --reach 1", "must hold one array"),
+    ("solve cost.npy --source-weights missing.csv", "--source-weights file 'missing.csv' must exist"),
+    ("solve cost.npy --target-weights x.npy", "target_weights must have shape (3,)"),
+    ("solve cost.npy --source-weights flat.npy", "source_weights must have shape (2,)"),
+    ("solve cost.npy --target-weights negative.csv", "target_weights must be non-negative; got -2.0 at index 1"),
+    ("solve cost.npy --target-weights square.csv", "target_weights must have shape (3,)"),
+    ("solve cost.npy --target-weights sparse.npz", "--target-weights file 'sparse.npz' must hold one array"),
+    ("solve cost.npy --max-pivots -1", "max_pivots must be a finite number of at least 0"),
+    ("solve cost.npy --max-pivots many", "--max-pivots"),
+    ("solve cost.npy --output plan.txt", "--output 'plan.txt' must end in .npz, .csv or .npy; got '.txt'"),
+    ("solve cost.npy --output plan", "must end in"),
+    ("solve cost.npy --output missing/plan.npz", "--output 'missing/plan.npz' must lie in a directory that exists"),
+    ("solve cost.npy --output folder.npy", "--output 'folder.npy' must be a file"),
+    ("solve cost.npy --output cost.npy/plan.npz", "must lie in a directory that exists"),
+    ("solve cost.npy --output ./cost.npy", "must not be one of the inputs"),
+    (f"solve cost.npy --output {'a' * 300}.npz", "File name too long"),
+    ("demo --output cost.npy", "--output 'cost.npy' must be a directory"),
+    ("demo --output cost.npy/below", "must be a directory"),
+    ("demo extra", "extra"),
+    ("doctor --loud", "--loud"),
+    ("slove cost.npy", "slove"),
+    ("--verbose", "--verbose"),
+]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    np.save("cost.npy", COST)
+    np.save("x.npy", np.zeros((4, 2)))
+    np.save("z.npy", np.zeros((3, 2)))
+    np.save("three.npy", np.zeros((3, 3)))
+    np.save("flat.npy", np.zeros(3))
+    np.save("holes.npy", np.full((4, 2), np.nan))
+    np.savez("several.npz", a=COST, b=COST)
+    sparse.save_npz("sparse.npz", sparse.csr_array(COST))
+    Path("negative.csv").write_text("1,-2,3\n")
+    Path("square.csv").write_text("1,2\n3,4\n")
+    Path("folder.npy").mkdir()
+    return tmp_path
+
+
+def refuse(capfd, folder, arguments, message):
+    before = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert main(arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("adaptive-ot: ")
+    assert captured.err.endswith("\n")
+    assert captured.err.count("\n") == 1, captured.err
+    assert message in captured.err
+    assert {path: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize(("name", "content", "message"), BAD_COSTS, ids=[name for name, _, _ in BAD_COSTS])
+def test_bad_cost_files(here, capfd, name, content, message):
+    (here / name).write_bytes(content)
+    refuse(capfd, here, ["solve", name, "--output", "plan.npz"], message)
+
+
+@pytest.mark.parametrize(("line", "message"), BAD_ARGUMENTS, ids=[line[:60] for line, _ in BAD_ARGUMENTS])
+def test_bad_arguments(here, capfd, line, message):
+    arguments = line.split()
+    if arguments[0] == "solve" and "--output" not in arguments:
+        arguments[1:1] = ["--output", "plan.npz"]
+    refuse(capfd, here, arguments, message)
+
+
+def test_bad_json_prints_no_json(here, capfd):
+    refuse(capfd, here, ["solve", "missing.npy", "--json"], "must exist")
+    assert main(["solve", "cost.npy", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["status"] == "optimal"
+
+
+def test_names_with_line_breaks_stay_on_one_line(here, capfd):
+    refuse(capfd, here, ["solve", "no\nsuch\nfile.npy"], "no such file.npy")
+
+
+def mutations(content, rng, count):
+    """Copies of a file with bytes changed, removed or repeated."""
+    for _ in range(count):
+        damaged = bytearray(content)
+        for _ in range(rng.integers(1, 6)):
+            at = int(rng.integers(len(damaged)))
+            kind = rng.integers(4)
+            if kind == 0:
+                del damaged[at:]
+            elif kind == 1:
+                damaged[at:at] = damaged[at : at + 20]
+            else:
+                damaged[at] = rng.integers(256)
+            if not damaged:
+                break
+        yield bytes(damaged)
+
+
+def sparse_file():
+    buffer = BytesIO()
+    sparse.save_npz(buffer, sparse.csr_array(COST), compressed=False)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("cost.npy", npy(COST)),
+        ("cost.csv", b"a,b,c\n-1,2,0.5\n3,-4,1\n"),
+        ("cost.npz", npz(cost=COST)),
+        ("sparse.npz", sparse_file()),
+    ],
+)
+def test_damaged_files_are_read_or_refused(tmp_path, name, content):
+    """Never a crash, a traceback of another kind or a warning."""
+    path = tmp_path / name
+    refused = 0
+    for damaged in mutations(content, np.random.default_rng(0), 300):
+        path.write_bytes(damaged)
+        try:
+            aot.Problem.build(files.read_cost(path))
+        except aot.InvalidInput:
+            refused += 1
+    assert refused > 30
