@@ -74,15 +74,21 @@ def main() -> None:
                 cost = aot.DistanceCost(a, b, reach) if form == "points" else torch.cdist(a, b).square() - reach**2
                 results.append({"n": n, "cost": form, "device": device, **timed(cost)})
                 print(json.dumps(results[-1]), flush=True)
-    report = {"command": "python " + " ".join(sys.argv), "machine": machine, "torch": torch.__version__, "results": results}
+    report = {
+        "command": "python " + " ".join(sys.argv),
+        "machine": machine,
+        "torch": torch.__version__,
+        "results": results,
+    }
     path = Path(__file__).parent / "results" / "gpu.json"
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(report, indent=1) + "\n")
     print(f"\n{machine}")
+    line = "{n:>7} {cost:<7} {device:<5} {seconds:8.2f} s  pricing {pricing_seconds:8.2f} s  gap {relative_gap:.1e}"
     for one in results:
-        print("{n:>7} {cost:<7} {device:<5} {seconds:8.2f} s  pricing {pricing_seconds:8.2f} s  gap {relative_gap:.1e}".format(**one))
-    worst = max(abs(np.diff([r["value"] for r in results if r["n"] == n])).max(initial=0) / abs(results[0]["value"]) for n in sizes)
-    print(f"largest relative difference between values of one size: {worst:.1e}")
+        print(line.format(**one))
+    spread = max(np.ptp([one["value"] for one in results if one["n"] == n]) for n in sizes)
+    print(f"largest difference between the values of one size: {spread:.1e}")
 
 
 if __name__ == "__main__":

@@ -58,12 +58,17 @@ class ArrayKind:
             return torch.sparse_coo_tensor(indices, values, plan.shape, device=self.device, is_coalesced=True)
 
 
+def is_sparse(array: Any) -> bool:
+    """Whether `array` is a SciPy sparse matrix or a sparse tensor."""
+    return sparse.issparse(array) or (is_torch_array(array) and str(array.layout) != "torch.strided")
+
+
 def to_numpy(array: Any) -> Any:
     """A NumPy view of `array` where that is possible, a copy otherwise; sparse matrices become SciPy CSR."""
     if is_torch_array(array):
         array = array.detach()
-        if array.is_sparse:
-            array = array.coalesce().cpu()
+        if is_sparse(array):
+            array = array.to_sparse_coo().coalesce().cpu()
             return sparse.csr_array((array.values().numpy(), tuple(array.indices().numpy())), shape=tuple(array.shape))
         array = array.cpu()
         return array.float().numpy() if str(array.dtype) == "torch.bfloat16" else array.numpy()

@@ -12,8 +12,8 @@ from scipy import sparse
 from adaptive_ot._arrays import ArrayKind, to_numpy
 from adaptive_ot.errors import InvalidInput
 
-# Squares and their sums must stay finite in float64.
-LARGEST_COORDINATE = 1e150
+# Squares, products and their sums must stay finite in float64.
+LARGEST = 1e150
 
 # NumPy's letters for booleans, signed and unsigned integers, and floating numbers.
 REAL = "biuf"
@@ -36,7 +36,7 @@ def number(name: str, value: Any, *, minimum: float = -math.inf, strict: bool = 
 def dense_cost(cost: Any) -> np.ndarray | Any:
     """A two-dimensional floating array without NaN or -inf: C-contiguous NumPy, or the torch tensor if on a GPU."""
     kind = ArrayKind.of(cost)
-    array = cost.detach() if kind.on_gpu else _real_array("cost", cost)
+    array = _real_gpu_tensor("cost", cost) if kind.on_gpu else _real_array("cost", cost)
     if array.ndim != 2:
         raise InvalidInput(
             "cost",
@@ -46,10 +46,12 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
         )
     if not kind.on_gpu and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    # The minimum is NaN if anything is, and -inf if anything is: one pass, nothing allocated.
+    # The minimum is NaN if anything is: one pass, nothing allocated.
     lowest = float(array.min()) if 0 not in array.shape else 0.0
-    if not lowest > -math.inf:
-        _reject_first_bad_cost(to_numpy(array))
+    if not lowest >= -LARGEST:
+        host = to_numpy(array)
+        row, column = (int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
+        _reject_cost(host[row, column], (row, column))
     return array if kind.on_gpu else np.ascontiguousarray(array)
 
 
@@ -61,7 +63,7 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
         raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
     matrix = sparse.csr_array(cost, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
-    bad = ~(matrix.data > -np.inf)
+    bad = ~(matrix.data >= -LARGEST)
     if bad.any():
         at = int(np.argmax(bad))
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
@@ -83,8 +85,11 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind) -> np.ndarray:
     if not lowest >= 0:
         at = int(np.argmin(array >= 0))
         raise InvalidInput(name, "must be non-negative", f"{array[at]} at index {at}", "Use 0 to leave a point out.")
-    if not math.isfinite(array.sum()):
-        raise InvalidInput(name, "must have a finite total", array.sum(), "Scale the weights down.")
+    if not array.max() <= LARGEST:
+        at = int(np.argmin(array <= LARGEST))
+        raise InvalidInput(
+            name, f"must be at most {LARGEST:g}", f"{array[at]} at index {at}", "Scale the weights down."
+        )
     return array
 
 
@@ -93,14 +98,17 @@ def points(name: str, given: Any) -> np.ndarray:
     array = _real_array(name, given)
     if array.ndim != 2:
         raise InvalidInput(
-            name, "must have two dimensions (points x features)", f"shape {array.shape}", "Use array[:, None] for 1-D points."
+            name,
+            "must have two dimensions (points x features)",
+            f"shape {array.shape}",
+            "Use array[:, None] for 1-D points.",
         )
     array = np.ascontiguousarray(array, dtype=np.float64)
-    if array.size and not np.abs(array).max() <= LARGEST_COORDINATE:
-        row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= LARGEST_COORDINATE))[0])
+    if array.size and not np.abs(array).max() <= LARGEST:
+        row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= LARGEST))[0])
         raise InvalidInput(
             name,
-            f"must hold finite numbers up to {LARGEST_COORDINATE:g}",
+            f"must hold finite numbers up to {LARGEST:g}",
             f"{array[row, column]} at ({row}, {column})",
             "Remove or rescale the point.",
         )
@@ -111,14 +119,19 @@ def same_columns(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
     """Both arrays describe points of the same dimension."""
     if a.shape[1] != b.shape[1]:
         raise InvalidInput(
-            second, f"must have as many columns as {first} ({a.shape[1]})", b.shape[1], "Use the same features for both."
+            second,
+            f"must have as many columns as {first} ({a.shape[1]})",
+            b.shape[1],
+            "Use the same features for both.",
         )
 
 
 def same_rows(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
     """Both arrays describe the same points."""
     if a.shape[0] != b.shape[0]:
-        raise InvalidInput(second, f"must have as many rows as {first} ({a.shape[0]})", b.shape[0], "Give one row a point.")
+        raise InvalidInput(
+            second, f"must have as many rows as {first} ({a.shape[0]})", b.shape[0], "Give one row a point."
+        )
 
 
 def same_place(first: str, kind: ArrayKind, second: str, array: Any) -> None:
@@ -128,10 +141,15 @@ def same_place(first: str, kind: ArrayKind, second: str, array: Any) -> None:
     other = ArrayKind.of(array)
     if other.library != kind.library:
         raise InvalidInput(
-            second, f"must come from the same library as {first} ({kind.library})", other.library, "Convert one of them."
+            second,
+            f"must come from the same library as {first} ({kind.library})",
+            other.library,
+            "Convert one of them.",
         )
     if other.device != kind.device:
-        raise InvalidInput(second, f"must be on the device of {first} ({kind.device})", other.device, "Move one of them.")
+        raise InvalidInput(
+            second, f"must be on the device of {first} ({kind.device})", other.device, "Move one of them."
+        )
 
 
 def labels(name: str, given: Any, size: int) -> np.ndarray:
@@ -149,11 +167,22 @@ def instance(name: str, value: Any, *kinds: type) -> None:
         raise InvalidInput(name, f"must be {allowed}", _describe(value), f"Use {allowed}.")
 
 
+def _real_gpu_tensor(name: str, given: Any) -> Any:
+    if given.dtype.is_complex:
+        raise InvalidInput(name, "must hold real numbers", f"dtype {given.dtype}", "Take the real part.")
+    tensor = given.detach()
+    return tensor if tensor.dtype.is_floating_point else tensor.double()
+
+
 def _real_array(name: str, given: Any) -> np.ndarray:
+    if np.ma.isMaskedArray(given):
+        raise InvalidInput(name, "must not be a masked array", "one", "Fill it first; +inf in a cost forbids a pair.")
     try:
         array = to_numpy(given)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(name, "must be an array of numbers", str(error), "Check for ragged rows or mixed types.") from None
+        raise InvalidInput(
+            name, "must be an array of numbers", str(error), "Check for ragged rows or mixed types."
+        ) from None
     if not isinstance(array, np.ndarray):
         raise InvalidInput(name, "must be a dense array", _describe(given), "Call .toarray() first.")
     if array.dtype.kind not in REAL:
@@ -161,15 +190,10 @@ def _real_array(name: str, given: Any) -> np.ndarray:
     return array
 
 
-def _reject_first_bad_cost(array: np.ndarray) -> None:
-    row, column = (int(k) for k in np.argwhere(~(array > -np.inf))[0])
-    _reject_cost(array[row, column], (row, column))
-
-
 def _reject_cost(value: float, at: tuple[int, int]) -> None:
     if math.isnan(value):
         raise InvalidInput("cost", "must not contain NaN", f"NaN at {at}", "Forbid a pair with +inf instead.")
-    raise InvalidInput("cost", "must not contain -inf", f"-inf at {at}", "Use a large finite reward instead.")
+    raise InvalidInput("cost", f"must not be below {-LARGEST:g}", f"{value} at {at}", "Use a smaller finite reward.")
 
 
 def _describe(value: Any) -> str:

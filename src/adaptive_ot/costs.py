@@ -12,7 +12,7 @@ import numpy as np
 from scipy import sparse
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import ArrayKind, to_numpy
+from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 
 # Up to this many pairs the median distance is taken over all of them, beyond it over a fixed sample.
 PAIRS_FOR_MEDIAN = 1_000_000
@@ -56,8 +56,16 @@ class SparseCost:
 
     def __init__(self, cost: Any) -> None:
         self.kind = ArrayKind.of(cost)
-        self.matrix = check.sparse_cost(cost)
-        self.shape: tuple[int, int] = self.matrix.shape
+        self.matrix = check.sparse_cost(to_numpy(cost))
+        n, m = cost.shape
+        self.shape = (n, m)
+
+    def negative_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns and costs of the stored pairs of negative cost, by row, then column."""
+        pairs = self.matrix.tocoo()
+        negative = pairs.data < 0
+        rows, columns = (index[negative].astype(np.int64) for index in pairs.coords)
+        return rows, columns, pairs.data[negative]
 
     def block(self, start: int, stop: int) -> np.ndarray:
         part = self.matrix[start:stop].tocoo()
@@ -98,8 +106,10 @@ class PointCost:
     def block(self, start: int, stop: int) -> np.ndarray:
         from scipy.spatial.distance import cdist
 
-        squares = cdist(self.x[start:stop], self.z, "sqeuclidean") if self.x.shape[1] else np.zeros((stop - start, self.shape[1]))
-        return self.distance_weight * squares - self.class_weight * (self.p[start:stop] @ self.q.T) - self.offset
+        costs = -self.class_weight * (self.p[start:stop] @ self.q.T) - self.offset
+        if self.x.shape[1]:
+            costs += self.distance_weight * cdist(self.x[start:stop], self.z, "sqeuclidean")
+        return costs
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         costs = self.distance_weight * squared_distances(self.x, self.z, rows, columns) - self.offset
@@ -210,7 +220,7 @@ def as_cost(cost: Any) -> Cost:
     """Wrap what a user may pass as a cost."""
     if isinstance(cost, PointCost):
         return cost
-    if sparse.issparse(cost):
+    if is_sparse(cost):
         return SparseCost(cost)
     return ArrayCost(cost)
 

@@ -87,7 +87,9 @@ class Problem:
     def _support(self, plan: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         array = to_numpy(plan)
         if array.shape != self.cost.shape:
-            raise InvalidInput("plan", f"must have the shape of the cost {self.cost.shape}", array.shape, "Transpose it?")
+            raise InvalidInput(
+                "plan", f"must have the shape of the cost {self.cost.shape}", array.shape, "Transpose it?"
+            )
         if sparse.issparse(array):
             array = array.tocoo()
             return (*array.coords, array.data.astype(np.float64))

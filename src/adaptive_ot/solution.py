@@ -22,7 +22,7 @@ class Status(Enum):
 
     OPTIMAL = "optimal: the gap is certified to be within tolerance"
     PIVOT_LIMIT = "stopped at the pivot limit: raise Exact(max_pivots=...)"
-    IMPRECISE = "the gap exceeds the tolerance: rescale the cost, whose entries differ too much in size, or raise Exact(tolerance=...)"
+    IMPRECISE = "the gap exceeds the tolerance, for costs of too different sizes: raise Exact(tolerance=...)"
 
 
 class Cluster(NamedTuple):
@@ -197,7 +197,8 @@ class Solution:
 
     def __repr__(self) -> str:
         n, m = self.problem.cost.shape
-        return f"<Solution of {n} x {m}: value {self.value:.6g}, mass {self.mass:.6g}, gap {self.gap:.1e}, {self.status.name}>"
+        numbers = f"value {self.value:.6g}, mass {self.mass:.6g}, gap {self.gap:.1e}"
+        return f"<Solution of {n} x {m}: {numbers}, {self.status.name}>"
 
     def __str__(self) -> str:
         n, m = self.problem.cost.shape

@@ -59,7 +59,8 @@ class TorchPricing:
     def _block(self, top: int, bottom: int) -> torch.Tensor:
         """The costs of the rows top:bottom, in float64, in memory of their own."""
         if isinstance(self.cost, ArrayCost):
-            return self.cost.array[top:bottom].to(torch.float64, copy=True)
+            rows: Any = self.cost.array[top:bottom]
+            return rows.to(torch.float64, copy=True)
         return torch.addmm(self.t, self.u[top:bottom], self.v.T, alpha=-1.0).add_(self.s[top:bottom, None])
 
     def _to_device(self, array: np.ndarray) -> Any:

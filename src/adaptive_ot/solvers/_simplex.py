@@ -266,8 +266,9 @@ class NetworkSimplex:
         Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
         while self.pivots < max_pivots:
+            arcs = self.tail, self.head, self.cost
             pivots, self._cursor, finished = _optimise(
-                self.tree, np.uint32(self.sources), self.tail, self.head, self.cost, tolerance, self._cursor, WORK_PER_CALL
+                self.tree, np.uint32(self.sources), *arcs, tolerance, self._cursor, WORK_PER_CALL
             )
             self.pivots += pivots
             report()
