@@ -179,7 +179,7 @@ class JointCost(PointCost):
     >>> import numpy as np, adaptive_ot as aot
     >>> x, z = np.array([[0.0], [1.0]]), np.array([[0.1], [1.2]])
     >>> p, q = np.eye(2), np.array([[0.9, 0.1], [0.2, 0.8]])
-    >>> aot.solve(aot.JointCost(x, z, p, q)).plan
+    >>> aot.solve(aot.JointCost(x, z, p, q)).plan.toarray()
     array([[0.5, 0. ],
            [0. , 0.5]])
     """
