@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from array_api_compat import device, is_torch_array
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 @dataclass(frozen=True)
@@ -60,18 +63,23 @@ class ArrayKind:
 
 def is_sparse(array: Any) -> bool:
     """Whether `array` is a SciPy sparse matrix or a sparse tensor."""
-    return sparse.issparse(array) or (is_torch_array(array) and str(array.layout) != "torch.strided")
+    if is_torch_array(array):
+        return str(array.layout) != "torch.strided"
+    # SciPy's sparse module takes a while to import, and whoever holds such a matrix has done so.
+    loaded = sys.modules.get("scipy.sparse")
+    return loaded is not None and loaded.issparse(array)
 
 
 def to_numpy(array: Any) -> Any:
     """A NumPy view of `array` where that is possible, a copy otherwise; sparse matrices become SciPy CSR."""
-    if is_torch_array(array):
-        array = array.detach()
-        if is_sparse(array):
-            array = array.to_sparse_coo().coalesce().cpu()
-            return sparse.csr_array((array.values().numpy(), tuple(array.indices().numpy())), shape=tuple(array.shape))
-        array = array.cpu()
-        return array.float().numpy() if str(array.dtype) == "torch.bfloat16" else array.numpy()
-    if sparse.issparse(array):
+    if is_sparse(array):
+        from scipy import sparse
+
+        if is_torch_array(array):
+            array = array.detach().to_sparse_coo().coalesce().cpu()
+            array = sparse.coo_array((array.values().numpy(), tuple(array.indices().numpy())), shape=tuple(array.shape))
         return sparse.csr_array(array)
+    if is_torch_array(array):
+        array = array.detach().cpu()
+        return array.float().numpy() if str(array.dtype) == "torch.bfloat16" else array.numpy()
     return np.asarray(array)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from array_api_compat import is_torch_array
-from scipy import sparse
 
 from adaptive_ot._arrays import ArrayKind, to_numpy
 from adaptive_ot.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 # Squares, products and their sums must stay finite in float64.
 LARGEST = 1e150
@@ -56,12 +58,20 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
 
 
 def sparse_cost(cost: Any) -> sparse.csr_array:
-    """A float64 CSR copy without duplicates, NaN or -inf."""
+    """A float64 CSR copy, without duplicates, of a matrix free of NaN and -inf."""
+    from scipy import sparse
+
     if cost.ndim != 2:
         raise InvalidInput("cost", "must have two dimensions", cost.ndim, "Reshape it.")
     if cost.dtype.kind not in REAL:
         raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
-    matrix = sparse.csr_array(cost, dtype=np.float64, copy=True)
+    try:
+        # SciPy trusts indices unless told to look; its compiled code would follow wrong ones out of bounds.
+        if hasattr(cost, "check_format"):
+            cost.check_format(full_check=True)
+        matrix = sparse.csr_array(cost, dtype=np.float64, copy=True)
+    except ValueError as error:
+        raise InvalidInput("cost", "must be a valid sparse matrix", error, "Build it from rows and columns.") from None
     matrix.sum_duplicates()
     bad = ~(matrix.data >= -LARGEST)
     if bad.any():
@@ -161,10 +171,12 @@ def labels(name: str, given: Any, size: int) -> np.ndarray:
 
 
 def instance(name: str, value: Any, *kinds: type) -> None:
-    """`value` is one of the classes that belong here."""
+    """`value` belongs to one of these classes."""
     if not isinstance(value, kinds):
-        allowed = " or ".join(f"{kind.__name__}()" for kind in kinds)
-        raise InvalidInput(name, f"must be {allowed}", _describe(value), f"Use {allowed}.")
+        allowed = " or ".join(kind.__name__ for kind in kinds)
+        raise InvalidInput(
+            name, f"must be an instance of {allowed}", _describe(value), f"Give an instance of {allowed}."
+        )
 
 
 def _real_gpu_tensor(name: str, given: Any) -> Any:

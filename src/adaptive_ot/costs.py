@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 import numpy as np
-from scipy import sparse
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
@@ -56,7 +55,7 @@ class SparseCost:
 
     def __init__(self, cost: Any) -> None:
         self.kind = ArrayKind.of(cost)
-        self.matrix = check.sparse_cost(to_numpy(cost))
+        self.matrix = check.sparse_cost(cost if self.kind.library == "numpy" else to_numpy(cost))
         n, m = cost.shape
         self.shape = (n, m)
 
@@ -74,11 +73,12 @@ class SparseCost:
         return dense
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        position = sparse.csr_array(
-            (np.arange(1, self.matrix.nnz + 1), self.matrix.indices, self.matrix.indptr), shape=self.shape
-        )
-        at = np.asarray(position[rows, columns]).ravel()
-        return np.where(at > 0, np.append(self.matrix.data, 0.0)[at - 1], np.inf)
+        stored = self.matrix.tocoo()
+        m = max(1, self.shape[1])
+        keys, wanted = stored.coords[0].astype(np.int64) * m + stored.coords[1], rows * m + columns
+        place = np.searchsorted(keys, wanted)
+        keys, costs = np.append(keys, -1), np.append(stored.data, np.inf)  # the end stands for every absent pair
+        return np.where(keys[place] == wanted, costs[place], np.inf)
 
 
 class PointCost:

@@ -188,5 +188,4 @@ def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple
 
 
 def _title(solution: Solution) -> str:
-    most = min(solution.problem.source_weights.sum(), solution.problem.target_weights.sum())
-    return f"mass {solution.mass:.4g} of at most {most:.4g}, value {solution.value:.4g}"
+    return f"mass {solution.mass:.4g} of at most {solution.problem.most_mass:.4g}, value {solution.value:.4g}"

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy import sparse
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import to_numpy
+from adaptive_ot._arrays import is_sparse, to_numpy
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import AtMost
@@ -52,6 +51,11 @@ class Problem:
             marginals,
         )
 
+    @property
+    def most_mass(self) -> float:
+        """What can move at most: the smaller of the two totals."""
+        return float(min(self.source_weights.sum(), self.target_weights.sum()))
+
     def objective(self, plan: Any) -> float:
         """<C, plan>; +inf if mass lies on a forbidden pair."""
         rows, columns, mass = self._support(plan)
@@ -90,7 +94,7 @@ class Problem:
             raise InvalidInput(
                 "plan", f"must have the shape of the cost {self.cost.shape}", array.shape, "Transpose it?"
             )
-        if sparse.issparse(array):
+        if is_sparse(array):
             array = array.tocoo()
             return (*array.coords, array.data.astype(np.float64))
         rows, columns = np.nonzero(array)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import ArrayCost, PointCost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 
 class Status(Enum):
@@ -41,6 +43,11 @@ class LabelPlan(NamedTuple):
     mass: np.ndarray
 
 
+def marginal(index: np.ndarray, mass: np.ndarray, size: int) -> np.ndarray:
+    """Mass by source or by target."""
+    return np.bincount(index, mass, size).astype(np.float64)  # of nothing, bincount makes integers
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """A transport plan with its certificate.
@@ -49,6 +56,8 @@ class Solution:
     ----------
     problem
         What was solved.
+    support
+        Sources, targets and masses of the pairs that carry mass, by source, then target: the plan in its smallest form.
     value, mass
         The optimal cost, and how much moved.
     source_marginal, target_marginal
@@ -94,6 +103,8 @@ class Solution:
     @cached_property
     def sparse_plan(self) -> sparse.csr_array:
         """The plan as a SciPy CSR array in float64, whatever the input was."""
+        from scipy import sparse
+
         rows, columns, mass = self.support
         return sparse.csr_array((mass, (rows, columns)), shape=self.problem.cost.shape)
 
@@ -122,7 +133,8 @@ class Solution:
         [0] [0] 0.5
         [1] [1] 0.5
         """
-        from scipy.sparse.csgraph import connected_components  # slow to import
+        from scipy import sparse
+        from scipy.sparse.csgraph import connected_components
 
         rows, columns, mass = self.support
         n, m = self.problem.cost.shape
@@ -191,8 +203,8 @@ class Solution:
             check.same_columns("target_points", targets, "source_points", mapped)
             if len(mapped) != n:
                 raise InvalidInput("source_points", f"must have {n} rows", len(mapped), "Give one row a source.")
-        marginal = np.bincount(self.support[0], self.support[2], n)
-        mapped[moving] = (self.sparse_plan @ targets)[moving] / marginal[moving, None]
+        leaving = marginal(self.support[0], self.support[2], n)
+        mapped[moving] = (self.sparse_plan @ targets)[moving] / leaving[moving, None]
         return cost.kind.present(mapped)
 
     def __repr__(self) -> str:
@@ -202,14 +214,13 @@ class Solution:
 
     def __str__(self) -> str:
         n, m = self.problem.cost.shape
-        most = min(self.problem.source_weights.sum(), self.problem.target_weights.sum())
         active = [int(np.count_nonzero(to_numpy(side))) for side in (self.active_source, self.active_target)]
         return "\n".join(
             [
                 f"Adaptive transport, {n} x {m}",
                 f"  status    {self.status.value}",
                 f"  value     {self.value:.12g}   (certified gap {self.gap:.2g})",
-                f"  mass      {self.mass:.12g} of at most {most:.12g}",
+                f"  mass      {self.mass:.12g} of at most {self.problem.most_mass:.12g}",
                 f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
                 f"  pivots    {self.iterations}",
             ]

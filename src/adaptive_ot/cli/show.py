@@ -28,7 +28,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
         "value": solution.value,
         "gap": solution.gap,
         "mass": solution.mass,
-        "most_mass": float(min(problem.source_weights.sum(), problem.target_weights.sum())),
+        "most_mass": problem.most_mass,
         "violation": solution.violation,
         "active_sources": active[0],
         "active_targets": active[1],

@@ -11,7 +11,7 @@ margin: a pair that it passes over cannot have a reduced cost below the limit. W
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple, Protocol
 
 import numba
@@ -20,6 +20,7 @@ import numpy as np
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.solvers import _scan
 from adaptive_ot.solvers._scan import Best, Points, Screen
+from adaptive_ot.solvers._threads import run_together
 
 Tick = Callable[[float], None]
 
@@ -32,10 +33,11 @@ SEARCHED_ENTRIES = 2**20
 # A thread is worth its while from this many pairs on.
 PAIRS_PER_THREAD = 2**21
 
-# The threads meet after blocks of this many rows (points) or entries (dense), where the kept pairs are merged and
-# Ctrl-C is heard.
-ROWS_PER_BLOCK = 512
-ENTRIES_PER_BLOCK = 4_000_000
+# The threads meet after blocks of rows with about this many entries (dense) or multiplications (points), where the kept
+# pairs are merged and Ctrl-C is heard: many times a second.
+ENTRIES_PER_BLOCK = 2**22
+MULTIPLICATIONS_PER_BLOCK = 2**31
+MOST_ROWS_PER_BLOCK = 1024
 
 # Matrix products of at most this many multiplications stay on the calling thread in OpenBLAS, as ours should: we have
 # threads of our own. Where points have many dimensions, larger tiles are worth more than that.
@@ -52,9 +54,9 @@ class Violated(NamedTuple):
 
 
 class Pricing(Protocol):
-    """Finds the pairs of reduced cost below -tolerance; `keep` is how many to keep for each source and each target."""
+    """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target."""
 
-    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tolerance: float, tick: Tick) -> Violated: ...
+    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated: ...
 
 
 def pricing_for(cost: Cost) -> Pricing:
@@ -83,18 +85,18 @@ class ListedPricing:
     def __init__(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray, shape: tuple[int, int]) -> None:
         self.rows, self.columns, self.costs, self.shape = rows, columns, costs, shape
 
-    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tolerance: float, tick: Tick) -> Violated:
+    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
         rows, columns, costs = self.rows, self.columns, self.costs
         if rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * (n + m)):
             target_minimum = np.zeros(m)
-            found = _scan.listed_below(rows, columns, costs, f, g, -tolerance, target_minimum)
+            found = _scan.listed_negative(rows, columns, costs, f, g, target_minimum)
             tick(1.0)
             return Violated(rows[found], columns[found], costs[found], target_minimum)
         by_row, by_column = Best.none(n, keep), Best.none(m, keep)
         _scan.scan_list(rows, columns, costs, f, g, by_row, by_column)
         tick(1.0)
-        (i, to_column), (j, to_row) = by_row.below(-tolerance), by_column.below(-tolerance)
+        (i, to_column), (j, to_row) = by_row.pairs(), by_column.pairs()
         i, j = unique_pairs(np.append(i, to_row), np.append(to_column, j), m)
         place = np.searchsorted(rows * m + columns, i * m + j)
         return Violated(i, j, costs[place], by_column.value[:, 0])
@@ -116,30 +118,26 @@ class ThreadedPricing:
         """Price the rows top:bottom and columns start:stop."""
         raise NotImplementedError
 
-    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tolerance: float, tick: Tick) -> Violated:
+    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.cost.shape
         self.prepare(f, g)
         threads = min(numba.get_num_threads(), n * m // PAIRS_PER_THREAD + 1)
         cuts = [m * k // threads for k in range(threads + 1)]
         by_column = Best.none(m, keep)
         rows, columns = [], []
-        with ThreadPoolExecutor(threads) as pool:
-            for top in range(0, n, self.rows_per_block):
-                bottom = min(top + self.rows_per_block, n)
-                by_row = [Best.none(bottom - top, keep) for _ in range(threads)]
-                jobs = [
-                    pool.submit(self.scan, top, bottom, cuts[k], cuts[k + 1], by_row[k], by_column)
-                    for k in range(threads)
-                ]
-                for job in jobs:
-                    job.result()
-                for others in by_row[1:]:
-                    _scan.merge(by_row[0], others)
-                i, j = by_row[0].below(-tolerance)
-                rows.append(i + top)
-                columns.append(j)
-                tick(bottom / n)
-        j, i = by_column.below(-tolerance)
+        for top in range(0, n, self.rows_per_block):
+            bottom = min(top + self.rows_per_block, n)
+            by_row = [Best.none(bottom - top, keep) for _ in range(threads)]
+            run_together(
+                [partial(self.scan, top, bottom, cuts[k], cuts[k + 1], by_row[k], by_column) for k in range(threads)]
+            )
+            for others in by_row[1:]:
+                _scan.merge(by_row[0], others)
+            i, j = by_row[0].pairs()
+            rows.append(i + top)
+            columns.append(j)
+            tick(bottom / n)
+        j, i = by_column.pairs()
         i, j = unique_pairs(np.concatenate([*rows, i]), np.concatenate([*columns, j]), m)
         return Violated(i, j, self.cost.entries(i, j), by_column.value[:, 0])
 
@@ -162,8 +160,6 @@ class PointPricing(ThreadedPricing):
     For the screen the vectors are scaled to norms of at most 1, which keeps float32 from overflowing.
     """
 
-    rows_per_block = ROWS_PER_BLOCK
-
     def __init__(self, cost: PointCost) -> None:
         self.cost = cost
         self.points = Points(cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset)
@@ -180,6 +176,8 @@ class PointPricing(ThreadedPricing):
             b=(t - error * v_square) / unit,
             unit=unit,
         )
+        rows = MULTIPLICATIONS_PER_BLOCK // (len(v) * max(16, dimension))
+        self.rows_per_block = min(max(64, rows), MOST_ROWS_PER_BLOCK)
         one_thread = (64, min(256, PRODUCT_ON_ONE_THREAD // (64 * max(1, dimension))))
         self.tile = one_thread if dimension <= 32 else (256, 1024)
 

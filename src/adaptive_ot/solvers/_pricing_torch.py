@@ -28,7 +28,7 @@ class TorchPricing:
             self.margin = error * (np.einsum("ij,ij->i", u, u).max() + np.einsum("ij,ij->i", v, v))
             self.u, self.v, self.s, self.t = (self._to_device(array) for array in (u, v, s - cost.offset, t))
 
-    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tolerance: float, tick: Tick) -> Violated:
+    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.cost.shape
         f_device, g_device = self._to_device(f), self._to_device(g)
         by_column = Lowest(keep)
@@ -39,22 +39,19 @@ class TorchPricing:
             bottom = min(top + step, n)
             reduced = self._block(top, bottom).sub_(f_device[top:bottom, None]).sub_(g_device)
             minimum = torch.minimum(minimum, reduced.amin(dim=0))
-            below = reduced < -tolerance
+            below = reduced < 0
             if int(below.sum()) <= keep * (bottom - top):  # few enough to take them all
                 found = below.nonzero()
             else:
                 value, column = torch.topk(reduced, min(keep, m), dim=1, largest=False)
                 row = torch.arange(bottom - top, device=self.device)[:, None].expand_as(column)
-                found = torch.stack([row, column], dim=-1)[value < -tolerance]
+                found = torch.stack([row, column], dim=-1)[value < 0]
                 by_column.add(reduced, top)
             pairs.append(found + torch.tensor([top, 0], device=self.device))
             tick(bottom / n)
-        rows, columns = torch.cat([*pairs, by_column.pairs(-tolerance).to(self.device)]).cpu().numpy().T
+        rows, columns = torch.cat([*pairs, by_column.pairs().to(self.device)]).cpu().numpy().T
         i, j = unique_pairs(rows, columns, m)
-        costs = self.cost.entries(i, j)
-        # A pair is violated only if the host, where the simplex runs, agrees.
-        agreed = costs - f[i] - g[j] < -tolerance
-        return Violated(i[agreed], j[agreed], costs[agreed], minimum.cpu().numpy() - self.margin)
+        return Violated(i, j, self.cost.entries(i, j), minimum.cpu().numpy() - self.margin)
 
     def _block(self, top: int, bottom: int) -> torch.Tensor:
         """The costs of the rows top:bottom, in float64, in memory of their own."""
@@ -84,9 +81,9 @@ class Lowest:
             row = row.gather(0, place)
         self.value, self.row = value, row
 
-    def pairs(self, limit: float) -> torch.Tensor:
-        """(row, column) of the kept entries below `limit`."""
+    def pairs(self) -> torch.Tensor:
+        """(row, column) of the kept entries below zero."""
         if self.value is None or self.row is None:
             return torch.empty((0, 2), dtype=torch.int64)
         column = torch.arange(self.row.shape[1], device=self.row.device).expand_as(self.row)
-        return torch.stack([self.row, column], dim=-1)[self.value < limit]
+        return torch.stack([self.row, column], dim=-1)[self.value < 0]

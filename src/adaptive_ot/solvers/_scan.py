@@ -25,9 +25,9 @@ class Best(NamedTuple):
         """Nothing kept yet, and room for `keep` partners of each node."""
         return cls(np.zeros((nodes, keep)), np.full((nodes, keep), -1, np.int32))
 
-    def below(self, limit: float) -> tuple[np.ndarray, np.ndarray]:
-        """Nodes and partners of all kept pairs with a reduced cost below `limit` (at most 0)."""
-        node, place = np.nonzero(self.value < limit)
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes and partners of all kept pairs."""
+        node, place = np.nonzero(self.value < 0)
         return node, self.partner[node, place].astype(np.int64)
 
 
@@ -76,12 +76,12 @@ def merge(best, others):
 
 
 @kernel
-def listed_below(rows, columns, costs, f, g, limit, target_minimum):
-    """Which listed pairs have a reduced cost below `limit`; fills in the minimum of every target."""
+def listed_negative(rows, columns, costs, f, g, target_minimum):
+    """Which listed pairs have a negative reduced cost; fills in the minimum of every target."""
     found = np.empty(rows.size, np.bool_)
     for k in range(rows.size):
         reduced = costs[k] - f[rows[k]] - g[columns[k]]
-        found[k] = reduced < limit
+        found[k] = reduced < 0
         target_minimum[columns[k]] = min(target_minimum[columns[k]], reduced)
     return found
 

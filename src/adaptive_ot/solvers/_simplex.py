@@ -20,13 +20,16 @@ out cycling. Potentials satisfy u_i + u_j = c_ij on the tree and u_root = 0; the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot.solvers._jit import inlined, kernel
 
 UNBOUNDED = np.iinfo(np.int64).max
+
+# Reduced costs above minus this, relative to the cost and the two potentials they come from, count as zero.
+PRECISION = 1e-13
 
 # About this many elementary steps (arcs priced, nodes moved) pass between two looks at the clock and at Ctrl-C.
 WORK_PER_CALL = 20_000_000
@@ -45,6 +48,14 @@ class Tree(NamedTuple):
     flow: np.ndarray
     cost: np.ndarray
     potential: np.ndarray
+
+
+def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:
+    """Whether a reduced cost, cost - u - v, is below zero by more than rounding."""
+    return reduced_cost < -PRECISION * (abs(cost) + abs(u) + abs(v))
+
+
+_is_negative = inlined(is_negative)
 
 
 @inlined
@@ -169,8 +180,8 @@ def _pivot(tree, sources, i, j, cost, reduced_cost):
 
 
 @kernel
-def _optimise(tree, sources, tail, head, cost, tolerance, cursor, work_limit):
-    """Pivot until no arc has a reduced cost below -tolerance, or until the work limit.
+def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, work_limit):
+    """Pivot until no arc has a reduced cost below zero by more than rounding, or until one of the limits.
 
     Arcs are priced in blocks, cyclically from `cursor`, and the best arc of a block enters. Blocks hold about the
     square root of the number of arcs, up to four times that where pivots move many nodes and good ones pay.
@@ -191,12 +202,15 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, work_limit):
         while priced < arcs and entering < 0:
             end = min(cursor + block, arcs)
             for arc in range(cursor, end):
-                reduced_cost = cost[arc] - potential[tail[arc]] - potential[head[arc]]
-                if reduced_cost < best:
+                u, v = potential[tail[arc]], potential[head[arc]]
+                reduced_cost = cost[arc] - u - v
+                if reduced_cost < best and _is_negative(reduced_cost, cost[arc], u, v):
                     best, entering = reduced_cost, arc
             priced += end - cursor
             cursor = end if end < arcs else 0
         work += priced
+        if entering >= 0 and pivots == pivot_limit:
+            break
         if entering >= 0:
             moved = _pivot(tree, sources, tail[entering], head[entering], cost[entering], best)
             moved_on_average += 0.01 * (moved - moved_on_average)
@@ -217,14 +231,15 @@ class NetworkSimplex:
     Parameters
     ----------
     source_weights, target_weights
-        Positive integers (int64) whose sums stay below 2**62.
+        Integers (int64) whose sums stay below 2**62. Targets of weight zero must get no arcs: they would break strong
+        feasibility, and there is nothing to transport to them.
 
     Examples
     --------
     >>> import numpy as np
     >>> simplex = NetworkSimplex(np.array([2, 1]), np.array([2]))
     >>> simplex.add_arcs(np.array([0, 1]), np.array([0, 0]), np.array([-1.0, -3.0]))
-    >>> simplex.optimise(tolerance=0.0, max_pivots=100)
+    >>> simplex.optimise(max_pivots=100)
     True
     >>> [array.tolist() for array in simplex.transport()]
     [[0, 1], [0, 0], [1, 1], [-1.0, -3.0]]
@@ -260,21 +275,27 @@ class NetworkSimplex:
         self.head = np.concatenate([self.head, (columns + self.sources).astype(np.uint32)])
         self.cost = np.concatenate([self.cost, costs])
 
-    def optimise(self, tolerance: float, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
-        """Pivot to optimality over the arcs at hand; False if `max_pivots` (checked now and then) came first.
+    def optimise(self, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
+        """Pivot to optimality over the arcs at hand; False if `max_pivots` in all came first.
 
         Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
-        while self.pivots < max_pivots:
-            arcs = self.tail, self.head, self.cost
+        # Far more pivots than any problem needs mean that rounding, in costs of very different sizes, leads nowhere:
+        # then a growing absolute tolerance ends it.
+        patience = 100 * self.tree.parent.size
+        tolerance, impatient_at = 0.0, self.pivots + patience
+        while True:
+            if self.pivots > impatient_at:
+                tolerance = max(10 * tolerance, 1e-15 * np.abs(self.cost).max())
+                impatient_at += patience
+            arcs, left = (self.tail, self.head, self.cost), max_pivots - self.pivots
             pivots, self._cursor, finished = _optimise(
-                self.tree, np.uint32(self.sources), *arcs, tolerance, self._cursor, WORK_PER_CALL
+                self.tree, np.uint32(self.sources), *arcs, tolerance, self._cursor, left, WORK_PER_CALL
             )
             self.pivots += pivots
             report()
-            if finished:
-                return True
-        return False
+            if finished or self.pivots == max_pivots:
+                return finished
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
         """Duals of the current tree (views): sources, targets."""

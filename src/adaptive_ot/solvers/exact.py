@@ -11,17 +11,15 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Status
+from adaptive_ot.solution import Solution, Status, marginal
 
 if TYPE_CHECKING:
+    from adaptive_ot.solvers._pricing import Violated
     from adaptive_ot.solvers._simplex import NetworkSimplex
 
 # How many pairs of lowest reduced cost are kept for every node in the first and in later rounds.
 FIRST_KEEP = 16
 LATER_KEEP = 8
-
-# Reduced costs above -PRECISION * max|C| count as zero: the rounding of potentials is well below.
-PRECISION = 1e-13
 
 
 @dataclass(frozen=True)
@@ -67,7 +65,7 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     """
     # Numba takes half a second to import; only those who solve pay for it.
     from adaptive_ot.solvers._pricing import pricing_for
-    from adaptive_ot.solvers._simplex import NetworkSimplex
+    from adaptive_ot.solvers._simplex import NetworkSimplex, is_negative
 
     n, m = problem.cost.shape
     max_pivots = 1000 * (n + m) if solver.max_pivots is None else int(solver.max_pivots)
@@ -79,26 +77,35 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
         report(Progress(stage, round_number, fraction, pivots, arcs, gap))
 
     pricing = pricing_for(problem.cost)
-    found = pricing.violated(np.zeros(n), np.zeros(m), FIRST_KEEP, 0.0, lambda done: tell("pricing", done))
-    tolerance = PRECISION * -found.target_minimum.min(initial=0.0)
-    weights = integer_weights(problem, found.rows, found.columns)
+    f, g = np.zeros(n), np.zeros(m)
+    violated = pricing.violated(f, g, FIRST_KEEP, lambda done: tell("pricing", done))
+    weights = integer_weights(problem, violated.rows, violated.columns)
+    # Targets that take nothing get no arcs.
+    found = only(violated, weights.target[violated.columns] > 0)
     simplex = NetworkSimplex(weights.source, weights.target)
     while True:
         round_number += 1
         pivots_before = simplex.pivots
         simplex.add_arcs(found.rows, found.columns, found.costs)
-        within_limit = simplex.optimise(tolerance, max_pivots, lambda: tell("pivoting", None))
+        within_limit = simplex.optimise(max_pivots, lambda: tell("pivoting", None))
         f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
-        found = pricing.violated(f, g, LATER_KEEP, tolerance, lambda done: tell("pricing", done))
-        solution = certify(problem, solver, simplex, weights, f, g + found.target_minimum, within_limit)
+        violated = pricing.violated(f, g, LATER_KEEP, lambda done: tell("pricing", done))
+        solution = certify(problem, solver, simplex, weights, f, g + violated.target_minimum, within_limit)
         gap = solution.gap
-        # Arcs that bring no pivot differ from zero by rounding only; the gap says by how much.
+        rows, columns, costs, _ = found = only(violated, weights.target[violated.columns] > 0)
+        found = only(found, is_negative(costs - f[rows] - g[columns], costs, f[rows], g[columns]))
         if found.rows.size == 0 or simplex.pivots == pivots_before or not within_limit:
             return solution
 
 
+def only(violated: Violated, use: np.ndarray) -> Violated:
+    """Some of the violated pairs."""
+    rows, columns, costs, _ = violated
+    return violated if use.all() else violated._replace(rows=rows[use], columns=columns[use], costs=costs[use])
+
+
 class IntegerWeights(NamedTuple):
-    """Weights as positive integers: integer * unit is the weight, flows up to `noise` are rounding."""
+    """Weights as integers: integer * unit is the weight, and flows up to `noise` are rounding."""
 
     source: np.ndarray
     target: np.ndarray
@@ -111,8 +118,7 @@ def integer_weights(problem: Problem, rows: np.ndarray, columns: np.ndarray) -> 
 
     `rows` and `columns` must name every point that has a pair of negative cost; the others do not matter. Constant
     weights (the usual case) get the small integers they are multiples of. Other weights are multiples of a power of
-    two, 2**-60 of the total, which is exact for integers and far below the rounding of anything else. A weight of zero
-    becomes one unit, a perturbation that is dropped again with the noise.
+    two, 2**-60 of the total, which is exact for integers and far below the rounding of anything else.
     """
     mu, nu = problem.source_weights, problem.target_weights
     n, m = mu.size, nu.size
@@ -123,14 +129,14 @@ def integer_weights(problem: Problem, rows: np.ndarray, columns: np.ndarray) -> 
             common = math.gcd(n, m)
             source, target = np.full(n, m // common), np.full(m, n // common)
             return IntegerWeights(source, target, float(mu[0]) / (m // common), 0)
-    # No point can use more than the other side has.
-    source_total, target_total = (side[np.unique(index)].sum() for side, index in ((mu, rows), (nu, columns)))
     matter = np.zeros(n, bool), np.zeros(m, bool)
     matter[0][rows], matter[1][columns] = True, True
-    mu = np.where(matter[0], np.minimum(mu, target_total), 0.0)
-    nu = np.where(matter[1], np.minimum(nu, source_total), 0.0)
+    mu, nu = np.where(matter[0], mu, 0.0), np.where(matter[1], nu, 0.0)
+    # No point can use more than the other side has; twice as much leaves it slack, and so its potential at zero.
+    most = [2 * total if total else math.inf for total in (nu.sum(), mu.sum())]
+    mu, nu = np.minimum(mu, most[0]), np.minimum(nu, most[1])
     exponent = 60 - math.frexp(max(mu.sum(), nu.sum()))[1]
-    source, target = (np.maximum(np.rint(np.ldexp(side, exponent)), 1).astype(np.int64) for side in (mu, nu))
+    source, target = (np.rint(np.ldexp(side, exponent)).astype(np.int64) for side in (mu, nu))
     return IntegerWeights(source, target, math.ldexp(1.0, -exponent), 2**8)
 
 
@@ -152,7 +158,7 @@ def certify(
     value = float(cost @ mass)
     dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
     gap = max(0.0, value - dual_value)
-    source_marginal, target_marginal = np.bincount(rows, mass, n), np.bincount(columns, mass, m)
+    source_marginal, target_marginal = marginal(rows, mass, n), marginal(columns, mass, m)
     over = [source_marginal - problem.source_weights, target_marginal - problem.target_weights]
     if not within_limit:
         status = Status.PIVOT_LIMIT

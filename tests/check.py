@@ -1,0 +1,175 @@
+"""Judges any Solution from its plan, its potentials and the dense cost, never from the library's own arithmetic."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from adaptive_ot import Solution, Status
+
+TINY = 1e-300
+EPSILON = float(np.finfo(np.float64).eps)
+
+# What exact answers promise: violation relative to the mass, gap relative to max(1, |value|).
+VIOLATION = 1e-12
+GAP = 1e-9
+
+# A weight counts as used up, and a reduced cost as zero, within this part of the mass or of the largest reward.
+FULL = 1e-13
+TIGHT = 1e-12
+
+
+def check_solution(
+    solution: Solution,
+    cost: np.ndarray,
+    source_weights: np.ndarray,
+    target_weights: np.ndarray,
+    *,
+    dtype: Any = np.float64,
+    library: str = "numpy",
+    sparse_plan: bool = False,
+    cost_scale: float = 0.0,
+) -> None:
+    """Fail unless `solution` is a certified optimum of the problem with this dense cost.
+
+    Parameters
+    ----------
+    dtype, library, sparse_plan
+        What the answer must be made of: float32 or float64, "numpy" or "torch", a sparse plan or a dense one.
+    cost_scale
+        Costs computed from points are known up to rounding relative to this size; 0 if they were given as numbers.
+    """
+    cost = np.asarray(cost, np.float64)
+    mu, nu = np.asarray(source_weights, np.float64), np.asarray(target_weights, np.float64)
+    check_fields(solution, cost.shape, np.dtype(dtype), library, sparse_plan)
+
+    plan = solution.sparse_plan.toarray()
+    rounding = 4 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(as_numpy(solution.plan), plan, rtol=rounding, atol=TINY, err_msg="plan in its own type")
+    check_primal(solution, plan, cost, mu, nu, rounding, cost_scale)
+    check_dual(solution, plan, cost, mu, nu, rounding, cost_scale)
+
+
+def as_numpy(array: Any) -> np.ndarray:
+    """A dense NumPy array from whatever a Solution holds."""
+    if sparse.issparse(array):
+        return array.toarray()
+    if isinstance(array, np.ndarray):
+        return array
+    return (array.to_dense() if array.is_sparse else array).detach().cpu().numpy()
+
+
+def check_fields(solution: Solution, shape: tuple[int, int], dtype: np.dtype, library: str, sparse_plan: bool) -> None:
+    """Every field is there, with the right type, shape and precision."""
+    n, m = shape
+    for name in ("value", "mass", "gap", "violation"):
+        number = getattr(solution, name)
+        assert type(number) is float, f"{name} is a {type(number).__name__}"
+        assert math.isfinite(number), f"{name} is {number}"
+    assert type(solution.iterations) is int
+    assert solution.iterations >= 0
+    assert solution.status is Status.OPTIMAL
+    expected = {
+        "source_marginal": (n, dtype),
+        "target_marginal": (m, dtype),
+        "source_potential": (n, dtype),
+        "target_potential": (m, dtype),
+        "active_source": (n, np.dtype(bool)),
+        "active_target": (m, np.dtype(bool)),
+    }
+    for name, (size, kind) in expected.items():
+        array = getattr(solution, name)
+        assert type(array).__module__.startswith(library), f"{name} is a {type(array)}"
+        assert as_numpy(array).shape == (size,), f"{name} has shape {as_numpy(array).shape}"
+        assert as_numpy(array).dtype == kind, f"{name} has dtype {as_numpy(array).dtype}"
+    plan = solution.plan
+    if library == "torch":
+        assert plan.is_sparse == sparse_plan
+    else:
+        assert isinstance(plan, sparse.csr_array if sparse_plan else np.ndarray)
+    assert as_numpy(plan).shape == shape
+    assert as_numpy(plan).dtype == dtype
+    assert solution.sparse_plan.dtype == np.float64
+
+
+def check_primal(
+    solution: Solution,
+    plan: np.ndarray,
+    cost: np.ndarray,
+    mu: np.ndarray,
+    nu: np.ndarray,
+    rounding: float,
+    cost_scale: float,
+) -> None:
+    """The plan is feasible, every number about it is true, and facts 1 and 2 hold."""
+    row, column = plan.sum(axis=1), plan.sum(axis=0)
+    mass = math.fsum(plan.ravel())
+    carried = plan > 0
+    excess = [-plan.ravel(), row - mu, column - nu]
+    violation = max(0.0, *(float(part.max(initial=0.0)) for part in excess))
+    assert violation <= VIOLATION * max(mass, TINY)
+    assert abs(solution.violation - violation) <= 8 * EPSILON * max(mu.max(initial=0.0), nu.max(initial=0.0))
+
+    costs = cost[carried] * plan[carried]
+    assert abs(solution.value - math.fsum(costs)) <= 8 * EPSILON * (abs(costs).sum() + cost_scale * mass)
+    assert abs(solution.mass - mass) <= 8 * EPSILON * mass
+    np.testing.assert_allclose(as_numpy(solution.source_marginal), row, rtol=rounding, err_msg="source_marginal")
+    np.testing.assert_allclose(as_numpy(solution.target_marginal), column, rtol=rounding, err_msg="target_marginal")
+
+    assert not carried[cost > 64 * EPSILON * cost_scale].any(), "a pair of positive cost carries mass"
+    full_row, full_column = row >= mu - FULL * mass, column >= nu - FULL * mass
+    reward = largest_reward(cost)
+    attractive = cost < -TIGHT * reward - 64 * EPSILON * cost_scale
+    idle = attractive & ~full_row[:, None] & ~full_column[None, :]
+    assert not idle.any(), f"pairs of negative cost with room on both sides: {np.argwhere(idle)[:3].tolist()}"
+
+    active_source, active_target = as_numpy(solution.active_source), as_numpy(solution.active_target)
+    np.testing.assert_array_equal(active_source, carried.any(axis=1), err_msg="active_source")
+    np.testing.assert_array_equal(active_target, carried.any(axis=0), err_msg="active_target")
+    # A basis is a forest: at most n + m - 1 pairs carry mass.
+    assert np.count_nonzero(carried) <= max(0, sum(plan.shape) - 1)
+
+
+def check_dual(
+    solution: Solution,
+    plan: np.ndarray,
+    cost: np.ndarray,
+    mu: np.ndarray,
+    nu: np.ndarray,
+    rounding: float,
+    cost_scale: float,
+) -> None:
+    """The potentials are feasible, prove the gap that is claimed, and are complementary to the plan (fact 3)."""
+    f, g = (as_numpy(side).astype(np.float64) for side in (solution.source_potential, solution.target_potential))
+    reward = largest_reward(cost)
+    assert f.max(initial=-np.inf) <= 0
+    assert g.max(initial=-np.inf) <= 0
+    assert max((-f).max(initial=0.0), (-g).max(initial=0.0)) <= (1 + 1e-9) * (reward + 64 * EPSILON * cost_scale)
+    finite = np.isfinite(cost)
+    reduced = np.where(finite, cost, 0.0) - f[:, None] - g[None, :]
+    size = np.abs(f)[:, None] + np.abs(g)[None, :] + np.where(finite, np.abs(cost), 0.0)
+    allowed = 4 * rounding * size + 64 * EPSILON * cost_scale
+    broken = finite & (reduced < -allowed)
+    assert not broken.any(), f"potentials exceed the cost at {np.argwhere(broken)[:3].tolist()}"
+
+    terms = np.concatenate([mu * f, nu * g])
+    dual_value = math.fsum(terms)
+    arithmetic = 4 * rounding * float(np.abs(terms).sum()) + 64 * EPSILON * cost_scale * solution.mass
+    assert solution.gap >= 0
+    assert abs(solution.gap - max(0.0, solution.value - dual_value)) <= arithmetic
+    assert solution.gap <= GAP * max(1.0, abs(solution.value))
+
+    slack = TIGHT * reward + 4 * rounding * reward + 64 * EPSILON * cost_scale
+    mass = solution.mass
+    loose = (plan > 0) & (reduced > slack)
+    assert not loose.any(), f"mass on pairs that are not tight: {np.argwhere(loose)[:3].tolist()}"
+    assert (plan.sum(axis=1) >= mu - FULL * mass)[f < -slack].all(), "a source with a price has weight left"
+    assert (plan.sum(axis=0) >= nu - FULL * mass)[g < -slack].all(), "a target with a price has weight left"
+
+
+def largest_reward(cost: np.ndarray) -> float:
+    """The size of the most negative cost."""
+    return -float(cost.min(initial=0.0))

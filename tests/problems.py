@@ -1,0 +1,199 @@
+"""Problems to test with: some with known answers, some random, and an independent reference value."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.optimize import linprog
+
+
+class Instance(NamedTuple):
+    """A dense cost (+inf where a pair is forbidden) and two weightings."""
+
+    cost: np.ndarray
+    source_weights: np.ndarray
+    target_weights: np.ndarray
+
+
+class Known(NamedTuple):
+    """A problem with its optimal value and mass, and its plan and clusters where they are unique."""
+
+    problem: Instance
+    value: float
+    mass: float
+    plan: np.ndarray | None = None
+    clusters: list[tuple[list[int], list[int]]] | None = None
+
+
+def toy() -> Known:
+    """The example every new user meets."""
+    cost = np.array(
+        [
+            [-1, -1, 1, 1, 3],
+            [-1, -1, 2, 1, 1],
+            [-1, -1, 1, 1, 2],
+            [2, 3, -1, -1, 1],
+            [1, 1, -1, -1, 3],
+            [1, 3, 2, 1, 2],
+        ],
+        float,
+    )
+    return Known(
+        Instance(cost, np.full(6, 1 / 6), np.full(5, 1 / 5)),
+        value=-11 / 15,
+        mass=11 / 15,
+        clusters=[([0, 1, 2], [0, 1]), ([3, 4], [2, 3])],
+    )
+
+
+def dirac(cost: float, source_weight: float, target_weight: float) -> Known:
+    """One source and one target."""
+    mass = min(source_weight, target_weight) if cost < 0 else 0.0
+    problem = Instance(np.array([[cost]]), np.array([source_weight]), np.array([target_weight]))
+    value = cost * mass if mass else 0.0
+    return Known(problem, value, mass, np.array([[mass]]))
+
+
+def permutation(rng: np.random.Generator, n: int) -> Known:
+    """Unit weights; potentials are tight on a hidden permutation and loose elsewhere, so the permutation is optimal."""
+    order = rng.permutation(n)
+    f, g = -rng.integers(1, 50, n), -rng.integers(1, 50, n)
+    slack = rng.integers(1, 60, (n, n))
+    slack[np.arange(n), order] = 0
+    plan = np.zeros((n, n))
+    plan[np.arange(n), order] = 1
+    cost = (f[:, None] + g[None, :] + slack).astype(float)
+    clusters = [([i], [int(order[i])]) for i in range(n)]
+    return Known(Instance(cost, np.ones(n), np.ones(n)), float(f.sum() + g.sum()), float(n), plan, clusters)
+
+
+def disjoint_stars(rng: np.random.Generator, stars: int) -> Known:
+    """Heavy sources, each with light targets of its own, all other pairs repel: every target is served in full."""
+    sizes = rng.integers(1, 6, stars)
+    owner = np.repeat(np.arange(stars), sizes)
+    own = np.arange(stars)[:, None] == owner[None, :]
+    shape = (stars, owner.size)
+    cost = np.where(own, -rng.integers(1, 9, shape), rng.integers(1, 9, shape)).astype(float)
+    target_weights = rng.integers(1, 5, owner.size).astype(float)
+    source_weights = np.bincount(owner, target_weights) + rng.integers(1, 4, stars)
+    plan = np.where(own, target_weights[None, :], 0.0)
+    clusters = [([s], np.flatnonzero(owner == s).tolist()) for s in range(stars)]
+    value, mass = float((cost * plan).sum()), float(plan.sum())
+    return Known(Instance(cost, source_weights, target_weights), value, mass, plan, clusters)
+
+
+def transportation(rng: np.random.Generator, n: int, m: int) -> Known:
+    """A problem made from its own proof: a plan that fills every row, and potentials that are tight on it.
+
+    Every source potential is negative, so every optimal plan fills every row: the mass is the total of the sources.
+    """
+    plan = rng.integers(1, 9, (n, m)) * (rng.random((n, m)) < 0.3)
+    plan[np.arange(n), rng.integers(0, m, n)] += 1
+    f = -rng.integers(1, 30, n)
+    g = -rng.integers(0, 30, m) * (rng.random(m) < 0.7)
+    slack = rng.integers(0, 40, (n, m)) * (plan == 0)
+    source_weights = plan.sum(axis=1)
+    target_weights = plan.sum(axis=0) + rng.integers(0, 5, m) * (g == 0)
+    problem = Instance((f[:, None] + g[None, :] + slack).astype(float), source_weights.astype(float), target_weights.astype(float))
+    return Known(problem, float(source_weights @ f + target_weights @ g), float(source_weights.sum()))
+
+
+def integer_problem(rng: np.random.Generator) -> Instance:
+    """Small integers, with all that makes a problem degenerate."""
+    n, m = rng.integers(1, 9, 2)
+    shape = [(n, m), (0, m), (n, 0), (0, 0), (1, 1), (1, m), (n, 1)][rng.choice(7, p=[0.82, 0.02, 0.02, 0.01, 0.03, 0.05, 0.05])]
+    low, high = [(-1, 1), (-3, 3), (-20, 20), (-1000, 500), (-9, -1), (0, 9), (-1, -1)][rng.integers(7)]
+    cost = rng.integers(low, high + 1, shape).astype(float)
+    if rng.random() < 0.2:
+        cost[rng.random(shape[0]) < 0.3] = 0.0
+    if rng.random() < 0.3:
+        cost[rng.random(shape) < rng.random()] = np.inf
+    if rng.random() < 0.1:
+        cost[rng.random(shape[0]) < 0.3] = np.inf
+    return Instance(cost, _integer_weights(rng, shape[0]), _integer_weights(rng, shape[1]))
+
+
+def _integer_weights(rng: np.random.Generator, size: int) -> np.ndarray:
+    highest = [1, 3, 100, 10**6][rng.integers(4)]
+    weights = rng.integers(0 if rng.random() < 0.4 else 1, highest + 1, size)
+    return (np.full(size, highest) if rng.random() < 0.2 else weights).astype(float)
+
+
+def real_problem(rng: np.random.Generator) -> Instance:
+    """Real-valued costs and weights of several kinds."""
+    n, m = rng.integers(1, 13, 2)
+    kind = rng.integers(4)
+    if kind == 0:
+        cost = rng.standard_normal((n, m))
+    elif kind == 1:  # squared distances minus a reach
+        x, z = rng.standard_normal((n, 2)), rng.standard_normal((m, 2)) + 0.5
+        cost = ((x[:, None] - z[None, :]) ** 2).sum(axis=2) - 2.0
+    elif kind == 2:  # several orders of magnitude
+        cost = rng.choice([-1.0, 1.0], (n, m)) * 10.0 ** rng.uniform(-3, 3, (n, m))
+    else:
+        cost = -rng.random((n, m))
+    if rng.random() < 0.2:
+        cost[rng.random((n, m)) < 0.3] = np.inf
+    return Instance(cost, _real_weights(rng, n), _real_weights(rng, m))
+
+
+def _real_weights(rng: np.random.Generator, size: int) -> np.ndarray:
+    kind = rng.integers(4)
+    if kind == 0:
+        return np.full(size, 1 / size)
+    if kind == 1:
+        return rng.random(size)
+    if kind == 2:
+        return rng.dirichlet(np.ones(size))
+    return 10.0 ** rng.uniform(-4, 2, size) * (rng.random(size) < 0.9)
+
+
+def distance_matrix(x: np.ndarray, z: np.ndarray, reach: float) -> np.ndarray:
+    """|x_i - z_j|^2 - reach^2 by differences, one row at a time."""
+    rows = [((row - z) ** 2).sum(axis=1) for row in x]
+    return np.array(rows).reshape(len(x), len(z)) - reach**2
+
+
+def joint_matrix(
+    x: np.ndarray, z: np.ndarray, p: np.ndarray, q: np.ndarray, kappa: float = 0.5, beta: float = 1.0
+) -> np.ndarray:
+    """The scale-free domain-adaptation cost over all pairs."""
+    squares = distance_matrix(x, z, 0.0)
+    return beta * (kappa * squares / np.median(squares) - p @ q.T)
+
+
+def reference_value(cost: np.ndarray, source_weights: np.ndarray, target_weights: np.ndarray) -> float:
+    """The optimal value by HiGHS, over all pairs that are not forbidden."""
+    n, m = cost.shape
+    rows, columns = np.nonzero(np.isfinite(cost))
+    if rows.size == 0:
+        return 0.0
+    variables = np.arange(rows.size)
+    constraints = sparse.csr_array(
+        (np.ones(2 * rows.size), (np.concatenate([rows, n + columns]), np.concatenate([variables, variables]))),
+        shape=(n + m, rows.size),
+    )
+    result = linprog(
+        cost[rows, columns],
+        A_ub=constraints,
+        b_ub=np.concatenate([source_weights, target_weights]),
+        method="highs",
+        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+    )
+    assert result.status == 0, result.message
+    return float(cost[rows, columns] @ result.x)
+
+
+def exact_value(cost: np.ndarray, plan: np.ndarray) -> float:
+    """<cost, plan> over the support of the plan in rational arithmetic, rounded once."""
+    terms = (Fraction(float(cost[i, j])) * Fraction(float(plan[i, j])) for i, j in np.argwhere(plan))
+    return float(sum(terms, Fraction(0)))
+
+
+def relative_difference(value: float, reference: float) -> float:
+    """|value - reference| / |reference|; 0 if both are 0."""
+    return 0.0 if value == reference else abs(value - reference) / max(abs(reference), math.ulp(0.0))
