@@ -114,6 +114,8 @@ def points(name: str, given: Any) -> np.ndarray:
             "Use array[:, None] for 1-D points.",
         )
     array = np.ascontiguousarray(array, dtype=np.float64)
+    if not array.flags.writeable:
+        array = array.copy()  # for a read-only array the kernels would be compiled anew
     if array.size and not np.abs(array).max() <= LARGEST:
         row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= LARGEST))[0])
         raise InvalidInput(
