@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -98,14 +97,18 @@ def transportation(rng: np.random.Generator, n: int, m: int) -> Known:
     slack = rng.integers(0, 40, (n, m)) * (plan == 0)
     source_weights = plan.sum(axis=1)
     target_weights = plan.sum(axis=0) + rng.integers(0, 5, m) * (g == 0)
-    problem = Instance((f[:, None] + g[None, :] + slack).astype(float), source_weights.astype(float), target_weights.astype(float))
+    problem = Instance(
+        (f[:, None] + g[None, :] + slack).astype(float), source_weights.astype(float), target_weights.astype(float)
+    )
     return Known(problem, float(source_weights @ f + target_weights @ g), float(source_weights.sum()))
 
 
 def integer_problem(rng: np.random.Generator) -> Instance:
     """Small integers, with all that makes a problem degenerate."""
     n, m = rng.integers(1, 9, 2)
-    shape = [(n, m), (0, m), (n, 0), (0, 0), (1, 1), (1, m), (n, 1)][rng.choice(7, p=[0.82, 0.02, 0.02, 0.01, 0.03, 0.05, 0.05])]
+    shape = [(n, m), (0, m), (n, 0), (0, 0), (1, 1), (1, m), (n, 1)][
+        rng.choice(7, p=[0.82, 0.02, 0.02, 0.01, 0.03, 0.05, 0.05])
+    ]
     low, high = [(-1, 1), (-3, 3), (-20, 20), (-1000, 500), (-9, -1), (0, 9), (-1, -1)][rng.integers(7)]
     cost = rng.integers(low, high + 1, shape).astype(float)
     if rng.random() < 0.2:
@@ -186,12 +189,6 @@ def reference_value(cost: np.ndarray, source_weights: np.ndarray, target_weights
     )
     assert result.status == 0, result.message
     return float(cost[rows, columns] @ result.x)
-
-
-def exact_value(cost: np.ndarray, plan: np.ndarray) -> float:
-    """<cost, plan> over the support of the plan in rational arithmetic, rounded once."""
-    terms = (Fraction(float(cost[i, j])) * Fraction(float(plan[i, j])) for i, j in np.argwhere(plan))
-    return float(sum(terms, Fraction(0)))
 
 
 def relative_difference(value: float, reference: float) -> float:

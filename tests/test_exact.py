@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
-import problems
 import pytest
-from check import check_solution
 from scipy import sparse
 from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
+import problems
 from adaptive_ot.solvers import _pricing
+from check import check_solution
 
 BATCHES = 10
 INTEGER_PROBLEMS = 2_000
@@ -60,8 +60,10 @@ def test_toy_problem_with_default_weights():
 
 @pytest.mark.parametrize(
     ("cost", "source_weight", "target_weight"),
-    [(-2.0, 3.0, 5.0), (-2.0, 5.0, 3.0), (-1.0, 1.0, 1.0), (0.0, 1.0, 1.0), (4.0, 1.0, 1.0)]
-    + [(-3.0, 0.0, 1.0), (-3.0, 1.0, 0.0), (-3.0, 0.0, 0.0), (np.inf, 1.0, 2.0), (-1e-12, 1e12, 1e-12)],
+    [
+        *[(-2.0, 3.0, 5.0), (-2.0, 5.0, 3.0), (-1.0, 1.0, 1.0), (0.0, 1.0, 1.0), (4.0, 1.0, 1.0)],
+        *[(-3.0, 0.0, 1.0), (-3.0, 1.0, 0.0), (-3.0, 0.0, 0.0), (np.inf, 1.0, 2.0), (-1e-12, 1e12, 1e-12)],
+    ],
 )
 def test_dirac(cost, source_weight, target_weight):
     known = problems.dirac(cost, source_weight, target_weight)
@@ -309,6 +311,17 @@ def test_a_cloud_against_itself(points):
     solution = aot.solve(aot.DistanceCost(x, x, reach=2.0))
     assert solution.value == pytest.approx(-4.0, rel=1e-13)
     assert solution.mass == pytest.approx(1.0, rel=1e-13)
+
+
+@pytest.mark.parametrize("far", [1e3, 1e10, 1e20, 1e22, 1e30, 1e100])
+def test_far_outliers_hide_nothing(far):
+    """However far away two targets are, the rest is matched as it is without them."""
+    rng = np.random.default_rng(20)
+    x, z = rng.standard_normal((1100, 3)), rng.standard_normal((1100, 3))
+    weights = np.ones(1100), np.ones(1100)
+    expected = aot.solve(only_negative(problems.distance_matrix(x, z[2:], 1.0)), weights[0], weights[1][2:])
+    z[0], z[1] = far, -far
+    assert aot.solve(aot.DistanceCost(x, z, reach=1.0), *weights).value == pytest.approx(expected.value, rel=1e-12)
 
 
 @pytest.mark.parametrize("cost_factor", [1e8, 1e-8, 1e-100, 1e100])

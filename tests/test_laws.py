@@ -1,20 +1,19 @@
-"""Laws that the optimal value obeys, whatever the problem: 300 examples each."""
+"""Laws that the optimal value obeys, whatever the problem: 300 examples each (see conftest.py)."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
-from check import check_solution
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from problems import Instance
 from scipy.optimize import linprog
 
 import adaptive_ot as aot
+from check import check_solution
+from problems import Instance
 
-SEVERAL = settings(max_examples=300)
 SIZES = st.integers(1, 6)
 # Small integers make ties and degenerate trees; real numbers make everything else.
 COSTS = st.one_of(st.integers(-4, 4).map(float), st.floats(-10, 10, width=32))
@@ -46,14 +45,12 @@ def assert_same(first, second, tolerance):
     assert abs(first - second) <= tolerance, f"{first} and {second} differ by more than {tolerance}"
 
 
-@SEVERAL
 @given(instances())
 def test_transpose(instance):
     cost, mu, nu = instance
     assert_same(value(cost.T, nu, mu), value(*instance), precision(instance))
 
 
-@SEVERAL
 @given(instances(), st.randoms(use_true_random=False))
 def test_permutation(instance, random):
     cost, mu, nu = instance
@@ -64,21 +61,18 @@ def test_permutation(instance, random):
     assert_same(shuffled, value(*instance), precision(instance))
 
 
-@SEVERAL
 @given(instances(), FACTORS)
 def test_scaling_the_cost_scales_the_value(instance, factor):
     cost, mu, nu = instance
     assert_same(value(factor * cost, mu, nu), factor * value(*instance), factor * precision(instance))
 
 
-@SEVERAL
 @given(instances(), FACTORS)
 def test_scaling_the_weights_scales_the_value(instance, factor):
     cost, mu, nu = instance
     assert_same(value(cost, factor * mu, factor * nu), factor * value(*instance), factor * precision(instance))
 
 
-@SEVERAL
 @given(instances())
 def test_no_negative_cost_moves_nothing(instance):
     cost, mu, nu = instance
@@ -88,21 +82,18 @@ def test_no_negative_cost_moves_nothing(instance):
     assert not solution.plan.any()
 
 
-@SEVERAL
 @given(instances())
 def test_pairs_that_do_not_pay_can_be_forbidden(instance):
     cost, mu, nu = instance
     assert value(np.where(cost >= 0, np.inf, cost), mu, nu) == value(*instance)
 
 
-@SEVERAL
 @given(instances())
 def test_clipping_positive_costs_at_zero_changes_nothing(instance):
     cost, mu, nu = instance
     assert value(np.minimum(cost, 0.0), mu, nu) == value(*instance)
 
 
-@SEVERAL
 @given(instances(), st.data())
 def test_splitting_an_atom_changes_nothing(instance, data):
     cost, mu, nu = instance
@@ -114,7 +105,6 @@ def test_splitting_an_atom_changes_nothing(instance, data):
     assert_same(split, value(*instance), precision(instance))
 
 
-@SEVERAL
 @given(instances(), st.data())
 def test_more_capacity_never_costs(instance, data):
     cost, mu, nu = instance
@@ -122,7 +112,6 @@ def test_more_capacity_never_costs(instance, data):
     assert value(cost, mu + more, nu) <= value(*instance) + precision(instance, Instance(cost, mu + more, nu))
 
 
-@SEVERAL
 @given(instances(), st.data())
 def test_a_higher_cost_never_pays(instance, data):
     cost, mu, nu = instance
@@ -130,7 +119,6 @@ def test_a_higher_cost_never_pays(instance, data):
     assert value(dearer, mu, nu) >= value(*instance) - precision(instance, Instance(dearer, mu, nu))
 
 
-@SEVERAL
 @given(instances(), st.data())
 def test_value_is_convex_in_the_weights(instance, data):
     cost, mu, nu = instance
@@ -141,7 +129,6 @@ def test_value_is_convex_in_the_weights(instance, data):
     assert value(*between) <= chord + precision(instance, other, between)
 
 
-@SEVERAL
 @given(instances(), st.data())
 def test_value_is_concave_in_the_cost(instance, data):
     cost, mu, nu = instance
@@ -151,7 +138,6 @@ def test_value_is_concave_in_the_cost(instance, data):
     assert value(*between) >= chord - precision(instance, other)
 
 
-@SEVERAL
 @given(instances(), instances())
 def test_problems_side_by_side_add_up(first, second):
     n, m = first.cost.shape
@@ -162,7 +148,6 @@ def test_problems_side_by_side_add_up(first, second):
     assert_same(value(*both), value(*first) + value(*second), precision(both))
 
 
-@SEVERAL
 @given(instances())
 def test_balanced_transport_with_dummies_has_the_same_value(instance):
     cost, mu, nu = instance
@@ -180,7 +165,6 @@ def test_balanced_transport_with_dummies_has_the_same_value(instance):
     assert math.isclose(value(*instance), balanced.fun * total, rel_tol=1e-9, abs_tol=1e-9 * total)
 
 
-@SEVERAL
 @given(instances(), st.floats(0, 5), st.floats(0, 5))
 def test_a_uniform_discount_pays_for_the_mass_it_moves(instance, small, large):
     """With C - t the value falls in t at a rate between the masses at both ends, which therefore grow with t."""

@@ -31,7 +31,9 @@ def point_matrix(cost):
 def check_violated(found, cost, error, f, g, keep):
     """Compare what a pricing found with all reduced costs, `error` being the rounding of each cost."""
     reduced = cost - f[:, None] - g[None, :]
-    error = error + 4 * EPSILON * (np.abs(f)[:, None] + np.abs(g)[None, :] + np.where(np.isfinite(cost), np.abs(cost), 0))
+    error = error + 4 * EPSILON * (
+        np.abs(f)[:, None] + np.abs(g)[None, :] + np.where(np.isfinite(cost), np.abs(cost), 0)
+    )
     pairs = list(zip(found.rows.tolist(), found.columns.tolist(), strict=True))
     assert len(set(pairs)) == len(pairs), "a pair is listed twice"
     assert (np.abs(found.costs - cost[found.rows, found.columns]) <= error[found.rows, found.columns]).all()
@@ -137,7 +139,8 @@ CLOUDS = [
     "all equal, exact centre, reach 1", "all equal, exact centre, reach 1e-25", "all equal, exact centre, reach 1e-100",
     "outlier at 1e3", "outlier at 1e10", "outlier at 1e20", "outlier at 1e30", "outlier at 1e140",
     "opposite outliers at 1e3", "opposite outliers at 1e10", "opposite outliers at 1e20", "opposite outliers at 1e30",
-    "opposite outliers at 1e140", "scale 1e-140", "scale 1e-30", "scale 1e30", "scale 1e140", "tiny reach", "huge reach",
+    "opposite outliers at 1e140", "scale 1e-140", "scale 1e-30", "scale 1e30", "scale 1e140",
+    "tiny reach", "huge reach",
     "high dimension", "line", "no dimension",
     "joint", "joint, classes only", "joint, distances only", "joint, offset", "joint, large scores",
     "joint, small distances",
@@ -159,8 +162,10 @@ def test_points(name, kind):
 @pytest.mark.parametrize("dimension", [2, 20, 40])
 @pytest.mark.parametrize(
     ("n", "m"),
-    [(1, 1), (1, 700), (700, 1), (3, 2050), (2050, 3), (63, 127), (64, 128), (65, 129), (511, 257), (513, 255)]
-    + [(257, 1025), (130, 1024)],
+    [
+        *[(1, 1), (1, 700), (700, 1), (3, 2050), (2050, 3), (63, 127), (64, 128), (65, 129)],
+        *[(511, 257), (513, 255), (257, 1025), (130, 1024)],
+    ],
 )
 def test_edges_of_tiles(n, m, dimension):
     rng = np.random.default_rng(n * m + dimension)

@@ -11,7 +11,7 @@ from adaptive_ot.solvers._simplex import NetworkSimplex
 MANY = 1_000_000
 
 
-def random_problem(seed, n, m, arcs, largest_weight=9, largest_cost=9):
+def random_problem(seed, n, m, arcs, *, largest_weight=9, largest_cost=9):
     """Integer weights, and arcs without repetition, of either sign."""
     rng = np.random.default_rng(seed)
     mu, nu = rng.integers(1, largest_weight + 1, n), rng.integers(1, largest_weight + 1, m)
@@ -94,7 +94,8 @@ def check_optimal(simplex, rows, columns, costs):
 @pytest.mark.parametrize("seed", range(5))
 def test_optimum_and_tree(shape, ties, seed):
     largest = 1 if ties else 50
-    mu, nu, rows, columns, costs = random_problem(seed, *shape, 400, largest_weight=largest, largest_cost=largest)
+    n, m = shape
+    mu, nu, rows, columns, costs = random_problem(seed, n, m, 400, largest_weight=largest, largest_cost=largest)
     simplex = NetworkSimplex(mu, nu)
     check_tree(simplex, mu, nu)
     simplex.add_arcs(rows, columns, costs)

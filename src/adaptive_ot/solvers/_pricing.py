@@ -56,7 +56,13 @@ class Violated(NamedTuple):
 class Pricing(Protocol):
     """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target."""
 
-    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated: ...
+    def cheapest(self, keep: int, tick: Tick) -> Violated:
+        """Pairs of negative cost, among them one of every point that has any: what zero potentials violate."""
+        ...
+
+    def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
+        """Pairs that f and g violate, among them the worst of every point."""
+        ...
 
 
 def pricing_for(cost: Cost) -> Pricing:
@@ -64,11 +70,9 @@ def pricing_for(cost: Cost) -> Pricing:
     if isinstance(cost, SparseCost):
         return ListedPricing(*cost.negative_pairs(), cost.shape)
     if cost.shape[0] * cost.shape[1] <= SEARCHED_ENTRIES:
-        costs = cost.block(0, cost.shape[0]).ravel()
-        negative = np.flatnonzero(costs < 0)
-        if negative.size <= FEW_PAIRS:
-            rows, columns = np.divmod(negative, max(1, cost.shape[1]))
-            return ListedPricing(rows, columns, costs[negative].astype(np.float64), cost.shape)
+        rows, columns, costs = _scan.negative_pairs(cost.block(0, cost.shape[0]), FEW_PAIRS)
+        if rows.size <= FEW_PAIRS:
+            return ListedPricing(rows, columns, costs, cost.shape)
     if cost.kind.on_gpu:
         from adaptive_ot.solvers._pricing_torch import TorchPricing
 
@@ -84,11 +88,18 @@ class ListedPricing:
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray, shape: tuple[int, int]) -> None:
         self.rows, self.columns, self.costs, self.shape = rows, columns, costs, shape
+        self.few = rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * sum(shape))
+
+    def cheapest(self, keep: int, tick: Tick) -> Violated:
+        n, m = self.shape
+        if self.few:
+            return Violated(self.rows, self.columns, self.costs, np.zeros(m))
+        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
         rows, columns, costs = self.rows, self.columns, self.costs
-        if rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * (n + m)):
+        if self.few:
             target_minimum = np.zeros(m)
             found = _scan.listed_negative(rows, columns, costs, f, g, target_minimum)
             tick(1.0)
@@ -117,6 +128,10 @@ class ThreadedPricing:
     def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
         """Price the rows top:bottom and columns start:stop."""
         raise NotImplementedError
+
+    def cheapest(self, keep: int, tick: Tick) -> Violated:
+        n, m = self.cost.shape
+        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.cost.shape

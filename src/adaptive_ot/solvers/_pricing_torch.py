@@ -28,6 +28,10 @@ class TorchPricing:
             self.margin = error * (np.einsum("ij,ij->i", u, u).max() + np.einsum("ij,ij->i", v, v))
             self.u, self.v, self.s, self.t = (self._to_device(array) for array in (u, v, s - cost.offset, t))
 
+    def cheapest(self, keep: int, tick: Tick) -> Violated:
+        n, m = self.cost.shape
+        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
+
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.cost.shape
         f_device, g_device = self._to_device(f), self._to_device(g)

@@ -76,6 +76,20 @@ def merge(best, others):
 
 
 @kernel
+def negative_pairs(costs, most):
+    """Rows, columns and costs of the negative entries of a dense matrix; stops at more than `most` of them."""
+    room = min(costs.size, most + 1)
+    rows, columns, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    found = 0
+    for i in range(costs.shape[0]):
+        for j in range(costs.shape[1]):
+            if costs[i, j] < 0 and found < room:
+                rows[found], columns[found], values[found] = i, j, costs[i, j]
+                found += 1
+    return rows[:found], columns[:found], values[:found]
+
+
+@kernel
 def listed_negative(rows, columns, costs, f, g, target_minimum):
     """Which listed pairs have a negative reduced cost; fills in the minimum of every target."""
     found = np.empty(rows.size, np.bool_)

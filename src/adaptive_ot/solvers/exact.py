@@ -77,11 +77,10 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
         report(Progress(stage, round_number, fraction, pivots, arcs, gap))
 
     pricing = pricing_for(problem.cost)
-    f, g = np.zeros(n), np.zeros(m)
-    violated = pricing.violated(f, g, FIRST_KEEP, lambda done: tell("pricing", done))
-    weights = integer_weights(problem, violated.rows, violated.columns)
+    cheapest = pricing.cheapest(FIRST_KEEP, lambda done: tell("pricing", done))
+    weights = integer_weights(problem, cheapest.rows, cheapest.columns)
     # Targets that take nothing get no arcs.
-    found = only(violated, weights.target[violated.columns] > 0)
+    found = only(cheapest, weights.target[cheapest.columns] > 0)
     simplex = NetworkSimplex(weights.source, weights.target)
     while True:
         round_number += 1
@@ -159,7 +158,7 @@ def certify(
     dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
     gap = max(0.0, value - dual_value)
     source_marginal, target_marginal = marginal(rows, mass, n), marginal(columns, mass, m)
-    over = [source_marginal - problem.source_weights, target_marginal - problem.target_weights]
+    over_source, over_target = source_marginal - problem.source_weights, target_marginal - problem.target_weights
     if not within_limit:
         status = Status.PIVOT_LIMIT
     elif gap > solver.tolerance * max(1.0, abs(value)):
@@ -179,7 +178,7 @@ def certify(
         active_source=present(source_marginal > 0),
         active_target=present(target_marginal > 0),
         gap=gap,
-        violation=max(float(excess.max(initial=0.0)) for excess in over),
+        violation=float(max(over_source.max(initial=0.0), over_target.max(initial=0.0))),
         status=status,
         iterations=simplex.pivots,
     )

@@ -1,0 +1,128 @@
+"""Long solves report what they do, stop at Ctrl-C, and let exceptions through."""
+
+from __future__ import annotations
+
+import math
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import adaptive_ot as aot
+
+PATIENCE = 5.0  # seconds between Ctrl-C and the end, with a wide margin for busy machines
+
+LONG_SOLVE = """
+import numpy as np, adaptive_ot as aot
+
+# Compile, or load from the cache, before the clock runs.
+rng = np.random.default_rng(0)
+x, z = rng.standard_normal((1100, 8)), rng.standard_normal((1100, 8))
+aot.solve(aot.DistanceCost(x, z, reach=9.0))
+
+seen = set()
+def progress(report):
+    if report.stage not in seen:
+        seen.add(report.stage)
+        print("at", report.stage, flush=True)
+
+{problem}
+try:
+    aot.solve(cost, progress=progress)
+    print("finished", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+
+PROBLEMS = {
+    "points": "x, z = rng.standard_normal((20_000, 8)), rng.standard_normal((20_000, 8)) + 1\n"
+    "cost = aot.DistanceCost(x, z, reach=9.0)",
+    "dense": "from scipy.spatial.distance import cdist\n"
+    "x, z = rng.standard_normal((5_000, 8)), rng.standard_normal((5_000, 8)) + 1\n"
+    "cost = (cdist(x, z, 'sqeuclidean') - 81).astype(np.float32)",
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize("kind", PROBLEMS)
+@pytest.mark.parametrize("stage", ["pricing", "pivoting"])
+def test_ctrl_c(kind, stage):
+    script = LONG_SOLVE.format(problem=PROBLEMS[kind])
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            said = iter(process.stdout.readline, "")
+            assert f"at {stage}\n" in said, "never got there"
+            sent = time.monotonic()
+            process.send_signal(signal.SIGINT)
+            assert "interrupted\n" in said, "ran to the end, or died"
+            waited = time.monotonic() - sent
+            assert process.wait(PATIENCE) == 0
+        finally:
+            process.kill()
+    assert waited < PATIENCE
+
+
+def long_enough(n=1500):
+    rng = np.random.default_rng(0)
+    return aot.DistanceCost(rng.standard_normal((n, 3)), rng.standard_normal((n, 3)) + 0.5, reach=3.0)
+
+
+def test_progress_is_sane():
+    reports: list[aot.Progress] = []
+    cost = long_enough()
+    solution = aot.solve(cost, progress=reports.append)
+    assert {report.stage for report in reports} == {"pricing", "pivoting"}
+    for report in reports:
+        assert isinstance(report, aot.Progress)
+        assert report.fraction is None or 0 < report.fraction <= 1
+        assert report.gap >= 0
+        assert not math.isnan(report.gap)
+        assert report.arcs <= cost.shape[0] * cost.shape[1]
+    for name in ("round", "pivots", "arcs"):
+        numbers = [getattr(report, name) for report in reports]
+        assert numbers == sorted(numbers)
+        assert numbers[0] == 0
+        assert numbers[-1] > 0
+    assert reports[-1].pivots == solution.iterations
+    assert math.isinf(reports[0].gap)  # before the first certificate
+    assert math.isfinite(reports[-1].gap)
+
+
+def test_progress_of_pricing_runs_to_the_end():
+    reports: list[aot.Progress] = []
+    aot.solve(long_enough(2500), progress=reports.append)
+    rounds: dict[int, list[float]] = {}
+    for report in reports:
+        if report.stage == "pricing":
+            assert report.fraction is not None
+            rounds.setdefault(report.round, []).append(report.fraction)
+    assert sorted(rounds) == list(range(len(rounds)))
+    for fractions in rounds.values():
+        assert fractions == sorted(fractions)
+        assert fractions[-1] == 1.0
+
+
+class Stop(Exception):
+    """Raised by a callback."""
+
+
+@pytest.mark.parametrize("stage", ["pricing", "pivoting"])
+@pytest.mark.parametrize("cost", [[[-1.0, 2.0], [3.0, -1.0]], long_enough()], ids=["small", "points"])
+def test_exception_in_the_callback_comes_through(stage, cost):
+    def progress(report):
+        if report.stage == stage:
+            raise Stop(report.stage)
+
+    with pytest.raises(Stop, match=stage):
+        aot.solve(cost, progress=progress)
+    assert aot.solve(cost).status is aot.Status.OPTIMAL  # and nothing is broken afterwards
+
+
+def test_progress_changes_nothing():
+    cost = long_enough()
+    told, silent = aot.solve(cost, progress=lambda _: None), aot.solve(cost)
+    assert (told.value, told.iterations) == (silent.value, silent.iterations)
