@@ -80,6 +80,6 @@ def to_numpy(array: Any) -> Any:
             array = sparse.coo_array((array.values().numpy(), tuple(array.indices().numpy())), shape=tuple(array.shape))
         return sparse.csr_array(array)
     if is_torch_array(array):
-        array = array.detach().cpu()
+        array = array.detach().cpu().resolve_conj().resolve_neg()
         return array.float().numpy() if str(array.dtype) == "torch.bfloat16" else array.numpy()
     return np.asarray(array)

@@ -46,8 +46,10 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
             f"{array.ndim} with shape {tuple(array.shape)}",
             "Reshape it; for points use DistanceCost(x, z, reach).",
         )
-    if not kind.on_gpu and array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
+    if not kind.on_gpu:
+        # Native byte order: kernels know no other.
+        single = array.dtype.kind == "f" and array.dtype.itemsize == 4
+        array = array.astype(np.float32 if single else np.float64, copy=False)
     # The minimum is NaN if anything is: one pass, nothing allocated.
     lowest = float(array.min()) if 0 not in array.shape else 0.0
     if not lowest >= -LARGEST:
@@ -66,10 +68,11 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     if cost.dtype.kind not in REAL:
         raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
     try:
+        cost = cost.copy()  # checking prunes, and summing duplicates changes, the matrix at hand
         # SciPy trusts indices unless told to look; its compiled code would follow wrong ones out of bounds.
         if hasattr(cost, "check_format"):
             cost.check_format(full_check=True)
-        matrix = sparse.csr_array(cost, dtype=np.float64, copy=True)
+        matrix = sparse.csr_array(cost, dtype=np.float64)
     except ValueError as error:
         raise InvalidInput("cost", "must be a valid sparse matrix", error, "Build it from rows and columns.") from None
     matrix.sum_duplicates()

@@ -44,7 +44,7 @@ class LabelPlan(NamedTuple):
 
 
 def marginal(index: np.ndarray, mass: np.ndarray, size: int) -> np.ndarray:
-    """Mass by source or by target."""
+    """Mass by source, by target or by class."""
     return np.bincount(index, mass, size).astype(np.float64)  # of nothing, bincount makes integers
 
 
@@ -164,7 +164,7 @@ class Solution:
         from_labels, source = np.unique(check.labels("source_labels", source_labels, n), return_inverse=True)
         to_labels, target = np.unique(check.labels("target_labels", target_labels, m), return_inverse=True)
         rows, columns, mass = self.support
-        table = np.bincount(source[rows] * to_labels.size + target[columns], mass, from_labels.size * to_labels.size)
+        table = marginal(source[rows] * to_labels.size + target[columns], mass, from_labels.size * to_labels.size)
         return LabelPlan(from_labels, to_labels, table.reshape(from_labels.size, to_labels.size))
 
     def barycentric_map(self, target_points: Any, source_points: Any = None) -> Any:

@@ -44,6 +44,13 @@ MOST_ROWS_PER_BLOCK = 1024
 PRODUCT_ON_ONE_THREAD = 2**18
 
 
+# A point whose squared norm exceeds the median by this factor is not screened.
+FAR = 2.0**60
+POINTS_FOR_CENTRE = 1000
+
+SMALLEST_NORMAL = 2.0**-126  # what one float32 product can lose to underflow
+
+
 class Violated(NamedTuple):
     """Pairs of negative reduced cost, with their costs, and the lowest reduced cost (at most 0) of every target."""
 
@@ -170,27 +177,26 @@ class DensePricing(ThreadedPricing):
 
 
 class PointPricing(ThreadedPricing):
-    """Pricing of a point cost, whose matrix is s_i + t_j - <u_i, v_j> - offset.
+    """Pricing of a point cost, screened in float32.
 
-    For the screen the vectors are scaled to norms of at most 1, which keeps float32 from overflowing.
+    The vectors of the screen are scaled to norms around 1. A point too far from the others to be treated in float32
+    with them gets a bound of NaN, and all its pairs are evaluated in float64.
     """
 
     def __init__(self, cost: PointCost) -> None:
         self.cost = cost
         self.points = Points(cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset)
-        u, v, s, t = inner_product_form(cost)
-        dimension = u.shape[1]
+        u, v, a, b = inner_product_bound(cost, _scan.HALF_ULP)
         u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
-        unit = float(max(u_square.max(), v_square.max())) or 1.0
-        # In any order of summation |fl(<u, v>) - <u, v>| <= (d + 8) eps |u| |v| <= (d + 8) eps (|u|^2 + |v|^2) / 2.
-        error = (dimension + 8) * _scan.HALF_ULP / 2
-        self.screen_at_zero = Screen(
-            u=(u / np.sqrt(unit)).astype(np.float32),
-            v=(v / np.sqrt(unit)).astype(np.float32),
-            a=(s - cost.offset - error * u_square) / unit,
-            b=(t - error * v_square) / unit,
-            unit=unit,
-        )
+        unit = float(np.median(np.append(u_square, v_square))) or 1.0
+        dimension = u.shape[1]
+        for vectors, square, bound in ((u, u_square, a), (v, v_square, b)):
+            vectors /= np.sqrt(unit)
+            bound /= unit
+            bound -= (dimension + 8) * SMALLEST_NORMAL
+            far = square > FAR * unit
+            vectors[far], bound[far] = 0.0, np.nan
+        self.screen_at_zero = Screen(u.astype(np.float32), v.astype(np.float32), a, b, unit)
         rows = MULTIPLICATIONS_PER_BLOCK // (len(v) * max(16, dimension))
         self.rows_per_block = min(max(64, rows), MOST_ROWS_PER_BLOCK)
         one_thread = (64, min(256, PRODUCT_ON_ONE_THREAD // (64 * max(1, dimension))))
@@ -207,14 +213,24 @@ class PointPricing(ThreadedPricing):
         )
 
 
-def inner_product_form(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """u, v, s, t with C_ij = s_i + t_j - <u_i, v_j> - offset, in float64; points are centred to keep them short."""
-    n, m = cost.shape
-    centre = (cost.x.sum(axis=0) + cost.z.sum(axis=0)) / max(1, n + m)
+def inner_product_bound(cost: PointCost, half_ulp: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u, v, a, b with C_ij >= a_i + b_j - fl(<u_i, v_j>), where fl rounds by half_ulp and sums in any order.
+
+    C_ij itself is s_i + t_j - <u_i, v_j> - offset, and |fl(<u, v>) - <u, v>| <= (d + 8) half_ulp |u| |v|, which is at
+    most half of that times |u|^2 + |v|^2: one term for the row, one for the column.
+    """
+    # Distances do not change if all points move; around the (sampled) median they have few digits to lose.
+    sample = [side[:: 1 + len(side) // POINTS_FOR_CENTRE] for side in (cost.x, cost.z)]
+    centre = np.median(np.concatenate(sample), axis=0)
     far, near = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
-    x, z = far * (cost.x - centre), far * (cost.z - centre)
-    s, t = np.einsum("ij,ij->i", x, x) / 2, np.einsum("ij,ij->i", z, z) / 2
-    return np.hstack([x, near * cost.p]), np.hstack([z, near * cost.q]), s, t
+    vectors, bounds = [], []
+    for points, classes, offset in ((cost.x, cost.p, cost.offset), (cost.z, cost.q, 0.0)):
+        moved = far * (points - centre)
+        vector = np.hstack([moved, near * classes])
+        error = (vector.shape[1] + 8) * half_ulp / 2 * np.einsum("ij,ij->i", vector, vector)
+        vectors.append(vector)
+        bounds.append(np.einsum("ij,ij->i", moved, moved) / 2 - offset - error)
+    return *vectors, *bounds
 
 
 def unique_pairs(rows: np.ndarray, columns: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:

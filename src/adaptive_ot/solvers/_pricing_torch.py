@@ -8,10 +8,12 @@ import numpy as np
 import torch
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost
-from adaptive_ot.solvers._pricing import Tick, Violated, inner_product_form, unique_pairs
+from adaptive_ot.solvers._pricing import Tick, Violated, inner_product_bound, unique_pairs
 
 # Reduced costs held on the device at once (1 GB in float64).
 ENTRIES_PER_BLOCK = 2**27
+
+HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
 
 class TorchPricing:
@@ -20,13 +22,8 @@ class TorchPricing:
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self.device = cost.kind.device
-        self.margin = np.zeros(cost.shape[1])
         if isinstance(cost, PointCost):
-            u, v, s, t = inner_product_form(cost)
-            # Rounding of the inner products in float64, as in the float32 screen.
-            error = (u.shape[1] + 8) * 2.0**-53 / 2
-            self.margin = error * (np.einsum("ij,ij->i", u, u).max() + np.einsum("ij,ij->i", v, v))
-            self.u, self.v, self.s, self.t = (self._to_device(array) for array in (u, v, s - cost.offset, t))
+            self.u, self.v, self.a, self.b = map(self._to_device, inner_product_bound(cost, HALF_ULP))
 
     def cheapest(self, keep: int, tick: Tick) -> Violated:
         n, m = self.cost.shape
@@ -55,14 +52,14 @@ class TorchPricing:
             tick(bottom / n)
         rows, columns = torch.cat([*pairs, by_column.pairs().to(self.device)]).cpu().numpy().T
         i, j = unique_pairs(rows, columns, m)
-        return Violated(i, j, self.cost.entries(i, j), minimum.cpu().numpy() - self.margin)
+        return Violated(i, j, self.cost.entries(i, j), minimum.cpu().numpy())
 
     def _block(self, top: int, bottom: int) -> torch.Tensor:
-        """The costs of the rows top:bottom, in float64, in memory of their own."""
+        """Lower bounds, up to rounding exact, for the costs of the rows top:bottom, in memory of their own."""
         if isinstance(self.cost, ArrayCost):
             rows: Any = self.cost.array[top:bottom]
             return rows.to(torch.float64, copy=True)
-        return torch.addmm(self.t, self.u[top:bottom], self.v.T, alpha=-1.0).add_(self.s[top:bottom, None])
+        return torch.addmm(self.b, self.u[top:bottom], self.v.T, alpha=-1.0).add_(self.a[top:bottom, None])
 
     def _to_device(self, array: np.ndarray) -> Any:
         return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
