@@ -18,7 +18,7 @@ VIOLATION = 1e-12
 GAP = 1e-9
 
 # A weight counts as used up, and a reduced cost as zero, within this part of the mass or of the largest reward.
-FULL = 1e-13
+FULL = 1e-12
 TIGHT = 1e-12
 
 

@@ -184,7 +184,7 @@ def refused() -> list[Case]:
     add(
         "solve: weights and rewards overflow together",
         aot.solve,
-        lambda: {"cost": [[-1e149]], "source_weights": [1e200], "target_weights": [1e200]},
+        lambda: {"cost": [[-1e99]], "source_weights": [1e200], "target_weights": [1e200]},
         "source_weights",
         "target_weights",
         "cost",
@@ -525,7 +525,7 @@ def unusual() -> list[Case]:
         Case(
             "points far apart",
             lambda **given: aot.solve(aot.DistanceCost(**given)),
-            lambda: {"x": [[1e149]], "z": [[-1e149]], "reach": 1.0},
+            lambda: {"x": [[1e99]], "z": [[-1e99]], "reach": 1.0},
             (),
             value(0.0),
         ),
@@ -560,7 +560,7 @@ def unusual() -> list[Case]:
         Case(
             "scores that cancel",
             lambda **given: aot.solve(aot.JointCost(**given)),
-            lambda: {"x": [[0.0]], "z": [[0.0]], "p": [[1e149, 1e149]], "q": [[1.0, -1.0]]},
+            lambda: {"x": [[0.0]], "z": [[0.0]], "p": [[1e49, 1e49]], "q": [[1.0, -1.0]]},
             (),
             value(0.0),
         ),

@@ -108,12 +108,27 @@ def cloud(name, rng):
     if name.startswith("scale "):
         scale = float(name.split()[-1])
         return aot.DistanceCost(scale * x, scale * z, 1.5 * scale)
+    if name.startswith("spread "):
+        spread = float(name.split()[-1])
+        return aot.DistanceCost(spread * x, spread * z, 1.0)
+    if name.startswith("most equal, others at "):
+        scale = float(name.split()[-1])
+        x[rng.random(n) < 0.8], z[rng.random(m) < 0.8] = 0.0, 0.0
+        return aot.DistanceCost(scale * x, scale * z, scale)
     if name == "tiny reach":
         return aot.DistanceCost(x, np.concatenate([x + 1e-9, x[:20]]), 3e-9)
     if name == "huge reach":
         return aot.DistanceCost(x, z, 1e30)
     if name == "high dimension":
         return aot.DistanceCost(rng.standard_normal((n, 300)), rng.standard_normal((m, 300)), np.sqrt(580.0))
+    if name.startswith("diagonal of dimension "):
+        # Equal coordinates: every step of a float32 sum loses the same digits, so that the errors add up.
+        d = int(name.split()[-1])
+        x, z = (
+            np.repeat(np.where(np.arange(k) % 2, 1.0, -1.0) * (1 + 1e-5 * rng.random(k)), d).reshape(k, d)
+            for k in (n, m)
+        )
+        return aot.DistanceCost(x, z, 1e-5 * d**0.5)
     if name == "line":
         return aot.DistanceCost(x[:, :1], z[:, :1], 0.5)
     if name == "no dimension":
@@ -137,11 +152,13 @@ CLOUDS = [
     "plain", "offset", "huge offset, tiny spread", "two far groups", "mixed scales", "mixed axes",
     "duplicates", "all equal, reach 1", "all equal, reach 1e-25", "all equal, reach 1e-100",
     "all equal, exact centre, reach 1", "all equal, exact centre, reach 1e-25", "all equal, exact centre, reach 1e-100",
-    "outlier at 1e3", "outlier at 1e10", "outlier at 1e20", "outlier at 1e30", "outlier at 1e140",
+    "outlier at 1e3", "outlier at 1e10", "outlier at 1e20", "outlier at 1e30", "outlier at 1e90",
     "opposite outliers at 1e3", "opposite outliers at 1e10", "opposite outliers at 1e20", "opposite outliers at 1e30",
-    "opposite outliers at 1e140", "scale 1e-140", "scale 1e-30", "scale 1e30", "scale 1e140",
-    "tiny reach", "huge reach",
-    "high dimension", "line", "no dimension",
+    "opposite outliers at 1e90", "scale 1e-140", "scale 1e-30", "scale 1e30", "scale 1e90",
+    "spread 1e-160", "spread 1e-20", "most equal, others at 1", "most equal, others at 1e-30",
+    "most equal, others at 1e30", "tiny reach", "huge reach",
+    "high dimension", "diagonal of dimension 20", "diagonal of dimension 300", "diagonal of dimension 2000",
+    "line", "no dimension",
     "joint", "joint, classes only", "joint, distances only", "joint, offset", "joint, large scores",
     "joint, small distances",
 ]  # fmt: skip

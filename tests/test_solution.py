@@ -308,13 +308,12 @@ def test_sparse_input_is_untouched(container):
 
 def test_untidy_sparse_input_is_untouched():
     """Unsorted indices, a pair stored twice, room to spare: read right and left as it was."""
-    data = np.array([-3.0, -1.0, -2.0, -1.0, 99.0])
-    indices, indptr = np.array([2, 0, 1, 1, 0]), np.array([0, 2, 4])
-    matrix = sparse.csr_array((data, indices, indptr), shape=(2, 3))
-    copies = data.copy(), indices.copy(), indptr.copy()
+    matrix = sparse.csr_array(([-3.0, -1.0, -2.0, -1.0], [2, 0, 1, 1], [0, 2, 4]), shape=(2, 3))
+    matrix.data, matrix.indices = np.append(matrix.data, 99.0), np.append(matrix.indices, 0)
+    before = [array.copy() for array in (matrix.data, matrix.indices, matrix.indptr)]
     solution = aot.solve(matrix, [1.0, 1.0], [1.0, 1.0, 1.0])
     assert solution.value == -6.0
-    for array, copy in zip((matrix.data, matrix.indices, matrix.indptr), copies, strict=True):
+    for array, copy in zip((matrix.data, matrix.indices, matrix.indptr), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 
 

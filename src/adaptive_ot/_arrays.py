@@ -29,8 +29,9 @@ class ArrayKind:
             name = str(array.dtype).removeprefix("torch.")
             single = name in ("float32", "float16", "bfloat16")
             return cls("torch", device(array), np.dtype(np.float32 if single else np.float64))
-        dtype = getattr(array, "dtype", np.dtype(np.float64))
-        return cls("numpy", "cpu", np.dtype(np.float32 if dtype in (np.float32, np.float16) else np.float64))
+        dtype = np.dtype(getattr(array, "dtype", np.float64))
+        single = dtype.kind == "f" and dtype.itemsize <= 4
+        return cls("numpy", "cpu", np.dtype(np.float32 if single else np.float64))
 
     @property
     def on_gpu(self) -> bool:

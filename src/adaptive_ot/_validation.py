@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+import copy
 import math
+import operator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from array_api_compat import is_torch_array
 
-from adaptive_ot._arrays import ArrayKind, to_numpy
+from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.errors import InvalidInput
 
 if TYPE_CHECKING:
     from scipy import sparse
 
-# Squares, products and their sums must stay finite in float64.
-LARGEST = 1e150
+# Squares, products with weights, and their sums must stay finite in float64. Class scores meet in a triple product.
+LARGEST = 1e100
+LARGEST_SCORE = 1e50
+
+# Below this a squared distance has too few digits to divide by.
+SMALLEST_SQUARE = 1e-290
 
 # NumPy's letters for booleans, signed and unsigned integers, and floating numbers.
 REAL = "biuf"
 
 
-def number(name: str, value: Any, *, minimum: float = -math.inf, strict: bool = False) -> float:
-    """A finite real number, at least (or, if strict, above) `minimum`."""
-    rule = "must be a finite number"
-    if minimum > -math.inf:
-        rule += f" {'above' if strict else 'of at least'} {minimum:g}"
+def number(name: str, value: Any, *, minimum: float = -LARGEST) -> float:
+    """A real number between `minimum` and what float64 can square."""
     try:
-        result = float(value)
-    except (TypeError, ValueError):
-        raise InvalidInput(name, rule, _describe(value), f"Give {name} as a single number.") from None
-    if not math.isfinite(result) or result < minimum or (strict and result == minimum):
-        raise InvalidInput(name, rule, value, f"Choose another {name}.")
+        result = math.nan if isinstance(value, str | bytes) else float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        result = math.nan
+    if not minimum <= result <= LARGEST:
+        rule = f"must be a number from {minimum:g} to {LARGEST:g}"
+        raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
+    return result
+
+
+def whole_number(name: str, value: Any, *, minimum: int) -> int:
+    """An integer of at least `minimum` that fits into 64 bits."""
+    try:
+        result = operator.index(value)
+    except TypeError:
+        result = minimum - 1
+    if not minimum <= result < 2**63:
+        raise InvalidInput(name, f"must be a whole number from {minimum}", describe(value), f"Choose another {name}.")
     return result
 
 
@@ -49,11 +64,12 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
     if not kind.on_gpu:
         # Native byte order: kernels know no other.
         single = array.dtype.kind == "f" and array.dtype.itemsize == 4
-        array = array.astype(np.float32 if single else np.float64, copy=False)
+        with np.errstate(over="ignore"):  # longer numbers become infinite
+            array = array.astype(np.float32 if single else np.float64, copy=False)
     # The minimum is NaN if anything is: one pass, nothing allocated.
     lowest = float(array.min()) if 0 not in array.shape else 0.0
     if not lowest >= -LARGEST:
-        host = to_numpy(array)
+        host = to_numpy(array).astype(np.float64)
         row, column = (int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
         _reject_cost(host[row, column], (row, column))
     return array if kind.on_gpu else np.ascontiguousarray(array)
@@ -68,7 +84,8 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     if cost.dtype.kind not in REAL:
         raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
     try:
-        cost = cost.copy()  # checking prunes, and summing duplicates changes, the matrix at hand
+        # Checking prunes, and summing duplicates changes, the matrix at hand; SciPy's own copy would share its arrays.
+        cost = copy.deepcopy(cost)
         # SciPy trusts indices unless told to look; its compiled code would follow wrong ones out of bounds.
         if hasattr(cost, "check_format"):
             cost.check_format(full_check=True)
@@ -106,27 +123,49 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind) -> np.ndarray:
     return array
 
 
-def points(name: str, given: Any) -> np.ndarray:
+def points(name: str, given: Any, largest: float = LARGEST) -> np.ndarray:
     """A finite two-dimensional float64 array, one point (or one row of class scores) per row."""
     array = _real_array(name, given)
     if array.ndim != 2:
-        raise InvalidInput(
-            name,
-            "must have two dimensions (points x features)",
-            f"shape {array.shape}",
-            "Use array[:, None] for 1-D points.",
-        )
-    array = np.ascontiguousarray(array, dtype=np.float64)
+        rule = "must have two dimensions (points x features)"
+        raise InvalidInput(name, rule, f"shape {array.shape}", "Use array[:, None] for 1-D points.")
+    with np.errstate(over="ignore"):
+        array = np.ascontiguousarray(array, dtype=np.float64)
     if not array.flags.writeable:
         array = array.copy()  # for a read-only array the kernels would be compiled anew
-    if array.size and not np.abs(array).max() <= LARGEST:
-        row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= LARGEST))[0])
-        raise InvalidInput(
-            name,
-            f"must hold finite numbers up to {LARGEST:g}",
-            f"{array[row, column]} at ({row}, {column})",
-            "Remove or rescale the point.",
-        )
+    if array.size and not np.abs(array).max() <= largest:
+        row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= largest))[0])
+        given_here = f"{array[row, column]} at ({row}, {column})"
+        raise InvalidInput(name, f"must hold finite numbers up to {largest:g}", given_here, "Remove or rescale it.")
+    return array
+
+
+def spread(typical: float) -> float:
+    """The typical squared distance, by which to divide; 1 where all points coincide."""
+    if 0 < typical < SMALLEST_SQUARE:
+        rule = f"must lie farther from z than {SMALLEST_SQUARE**0.5:g}, or on it"
+        raise InvalidInput("x", rule, f"a median distance of {typical**0.5:g}", "Scale the features up.")
+    return typical or 1.0
+
+
+def potential(name: str, given: Any, size: int) -> np.ndarray:
+    """One number a point."""
+    array = _real_array(name, given)
+    if array.shape != (size,):
+        raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one potential a point.")
+    array = array.astype(np.float64)
+    if not (array > -np.inf).all():
+        raise InvalidInput(name, "must not be NaN or -inf", "one of them", "Use a large negative number instead.")
+    return array
+
+
+def plan(given: Any, shape: tuple[int, int]) -> Any:
+    """A finite dense array or SciPy CSR array of the right shape."""
+    array = to_numpy(given) if is_sparse(given) else _real_array("plan", given)
+    if array.shape != shape:
+        raise InvalidInput("plan", f"must have the shape of the cost {shape}", array.shape, "Transpose it?")
+    if not np.isfinite(array.data if is_sparse(array) else array).all():
+        raise InvalidInput("plan", "must be finite", "NaN or infinity", "Remove these entries.")
     return array
 
 
@@ -167,12 +206,22 @@ def same_place(first: str, kind: ArrayKind, second: str, array: Any) -> None:
         )
 
 
-def labels(name: str, given: Any, size: int) -> np.ndarray:
-    """One label a point."""
-    array = to_numpy(given)
+def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The classes among one label a point, and the class of every point."""
+    try:
+        array = to_numpy(given)
+        classes, members = np.unique(array, return_inverse=True)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InvalidInput(name, "must be labels that can be sorted", error, "Use integers or text.") from None
     if array.shape != (size,):
         raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label a point.")
-    return array
+    return classes, members
+
+
+def function(name: str, value: Any) -> None:
+    """`value` can be called."""
+    if not callable(value):
+        raise InvalidInput(name, "must be a function", describe(value), "Give a function of one argument, or None.")
 
 
 def instance(name: str, value: Any, *kinds: type) -> None:
@@ -180,7 +229,7 @@ def instance(name: str, value: Any, *kinds: type) -> None:
     if not isinstance(value, kinds):
         allowed = " or ".join(kind.__name__ for kind in kinds)
         raise InvalidInput(
-            name, f"must be an instance of {allowed}", _describe(value), f"Give an instance of {allowed}."
+            name, f"must be an instance of {allowed}", describe(value), f"Give an instance of {allowed}."
         )
 
 
@@ -196,12 +245,12 @@ def _real_array(name: str, given: Any) -> np.ndarray:
         raise InvalidInput(name, "must not be a masked array", "one", "Fill it first; +inf in a cost forbids a pair.")
     try:
         array = to_numpy(given)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         raise InvalidInput(
-            name, "must be an array of numbers", str(error), "Check for ragged rows or mixed types."
+            name, "must be an array of numbers", error, "Check for ragged rows or mixed types."
         ) from None
     if not isinstance(array, np.ndarray):
-        raise InvalidInput(name, "must be a dense array", _describe(given), "Call .toarray() first.")
+        raise InvalidInput(name, "must be a dense array", describe(given), "Call .toarray() first.")
     if array.dtype.kind not in REAL:
         raise InvalidInput(name, "must hold real numbers", f"dtype {array.dtype}", "Convert it to float64.")
     return array
@@ -213,6 +262,7 @@ def _reject_cost(value: float, at: tuple[int, int]) -> None:
     raise InvalidInput("cost", f"must not be below {-LARGEST:g}", f"{value} at {at}", "Use a smaller finite reward.")
 
 
-def _describe(value: Any) -> str:
+def describe(value: Any) -> str:
+    """A short form of what was given."""
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"

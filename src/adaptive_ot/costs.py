@@ -190,14 +190,16 @@ class JointCost(PointCost):
         kind, source, target = _point_pair(x, z)
         check.same_place("x", kind, "p", p)
         check.same_place("x", kind, "q", q)
-        source_classes, target_classes = check.points("p", p), check.points("q", q)
+        source_classes, target_classes = (
+            check.points(name, scores, check.LARGEST_SCORE) for name, scores in (("p", p), ("q", q))
+        )
         check.same_columns("p", source_classes, "q", target_classes)
         check.same_rows("x", source, "p", source_classes)
         check.same_rows("z", target, "q", target_classes)
         beta = check.number("beta", beta, minimum=0.0)
         if alpha is None:
             kappa = check.number("kappa", kappa, minimum=0.0)
-            distance_weight = beta * kappa / median_squared_distance(source, target)
+            distance_weight = beta * kappa / check.spread(median_squared_distance(source, target))
         else:
             distance_weight = check.number("alpha", alpha, minimum=0.0)
         super().__init__(
@@ -235,15 +237,14 @@ def squared_distances(x: np.ndarray, z: np.ndarray, rows: np.ndarray, columns: n
 
 
 def median_squared_distance(x: np.ndarray, z: np.ndarray) -> float:
-    """The typical squared distance, and 1 where there is none to speak of."""
+    """The typical squared distance."""
     n, m = len(x), len(z)
     if n * m <= PAIRS_FOR_MEDIAN:
         rows, columns = (index.ravel() for index in np.indices((n, m)))
     else:
         rng = np.random.default_rng(0)
         rows, columns = rng.integers(0, n, PAIRS_FOR_MEDIAN // 4), rng.integers(0, m, PAIRS_FOR_MEDIAN // 4)
-    median = float(np.median(squared_distances(x, z, rows, columns))) if len(rows) else 1.0
-    return median if median > 0 else 1.0
+    return float(np.median(squared_distances(x, z, rows, columns))) if len(rows) else 0.0
 
 
 def _parts(pairs: int, width: int) -> Iterator[slice]:

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import is_sparse, to_numpy
+from adaptive_ot._arrays import is_sparse
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
-from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import AtMost
 
 
@@ -89,11 +88,7 @@ class Problem:
         return max(0.0, self.objective(plan) - self.dual_value(source_potential))
 
     def _support(self, plan: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        array = to_numpy(plan)
-        if array.shape != self.cost.shape:
-            raise InvalidInput(
-                "plan", f"must have the shape of the cost {self.cost.shape}", array.shape, "Transpose it?"
-            )
+        array = check.plan(plan, self.cost.shape)
         if is_sparse(array):
             array = array.tocoo()
             return (*array.coords, array.data.astype(np.float64))
@@ -101,12 +96,4 @@ class Problem:
         return rows, columns, array[rows, columns].astype(np.float64)
 
     def _source_potential(self, given: Any) -> np.ndarray:
-        potential = np.asarray(to_numpy(given), dtype=np.float64)
-        if potential.shape != self.source_weights.shape or np.isnan(potential).any():
-            raise InvalidInput(
-                "source_potential",
-                f"must hold {self.source_weights.size} numbers without NaN",
-                f"shape {potential.shape}",
-                "Give one potential a source.",
-            )
-        return np.minimum(potential, 0.0)
+        return np.minimum(check.potential("source_potential", given, self.source_weights.size), 0.0)

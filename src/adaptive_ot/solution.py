@@ -161,8 +161,8 @@ class Solution:
                [0. , 0.5]])
         """
         n, m = self.problem.cost.shape
-        from_labels, source = np.unique(check.labels("source_labels", source_labels, n), return_inverse=True)
-        to_labels, target = np.unique(check.labels("target_labels", target_labels, m), return_inverse=True)
+        from_labels, source = check.labels("source_labels", source_labels, n)
+        to_labels, target = check.labels("target_labels", target_labels, m)
         rows, columns, mass = self.support
         table = marginal(source[rows] * to_labels.size + target[columns], mass, from_labels.size * to_labels.size)
         return LabelPlan(from_labels, to_labels, table.reshape(from_labels.size, to_labels.size))

@@ -53,9 +53,11 @@ def solve(
            [0. , 0. ]])
     """
     solver = Exact() if solver is None else solver
+    progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact)
+    check.function("progress", progress)
     problem = Problem.build(cost, source_weights, target_weights, marginals)
-    solution = solve_exact(problem, solver, progress or (lambda _: None))
+    solution = solve_exact(problem, solver, progress)
     if raise_if_not_converged and solution.status is not Status.OPTIMAL:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g}, value {solution.value:.6g})", solution)
     return solution

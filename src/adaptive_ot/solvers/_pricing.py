@@ -49,6 +49,7 @@ FAR = 2.0**60
 POINTS_FOR_CENTRE = 1000
 
 SMALLEST_NORMAL = 2.0**-126  # what one float32 product can lose to underflow
+SMALLEST_UNIT = 1e-200
 
 
 class Violated(NamedTuple):
@@ -61,7 +62,12 @@ class Violated(NamedTuple):
 
 
 class Pricing(Protocol):
-    """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target."""
+    """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target.
+
+    `complete` says that `cheapest` returns all pairs of negative cost.
+    """
+
+    complete: bool
 
     def cheapest(self, keep: int, tick: Tick) -> Violated:
         """Pairs of negative cost, among them one of every point that has any: what zero potentials violate."""
@@ -95,18 +101,18 @@ class ListedPricing:
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray, shape: tuple[int, int]) -> None:
         self.rows, self.columns, self.costs, self.shape = rows, columns, costs, shape
-        self.few = rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * sum(shape))
+        self.complete = rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * sum(shape))
 
     def cheapest(self, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
-        if self.few:
+        if self.complete:
             return Violated(self.rows, self.columns, self.costs, np.zeros(m))
         return self.violated(np.zeros(n), np.zeros(m), keep, tick)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
         rows, columns, costs = self.rows, self.columns, self.costs
-        if self.few:
+        if self.complete:
             target_minimum = np.zeros(m)
             found = _scan.listed_negative(rows, columns, costs, f, g, target_minimum)
             tick(1.0)
@@ -123,6 +129,7 @@ class ListedPricing:
 class ThreadedPricing:
     """Goes over all pairs in blocks of rows, the columns split between threads."""
 
+    complete = False
     cost: Cost
     rows_per_block: int
     f: np.ndarray
@@ -188,7 +195,8 @@ class PointPricing(ThreadedPricing):
         self.points = Points(cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset)
         u, v, a, b = inner_product_bound(cost, _scan.HALF_ULP)
         u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
-        unit = float(np.median(np.append(u_square, v_square))) or 1.0
+        rewards = cost.offset + cost.class_weight  # potentials are of this size
+        unit = max(float(np.median(np.append(u_square, v_square))), rewards / FAR, SMALLEST_UNIT)
         dimension = u.shape[1]
         for vectors, square, bound in ((u, u_square, a), (v, v_square, b)):
             vectors /= np.sqrt(unit)

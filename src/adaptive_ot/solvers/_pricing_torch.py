@@ -19,6 +19,8 @@ HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 class TorchPricing:
     """Prices blocks of rows; only the pairs it finds travel to the host, where they are evaluated again."""
 
+    complete = False
+
     def __init__(self, cost: Cost) -> None:
         self.cost = cost
         self.device = cost.kind.device

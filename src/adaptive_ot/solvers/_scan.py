@@ -174,9 +174,8 @@ def _scan_products(products, i, row, first, plain, limited, screen, points, f, g
         a_limited = _round_down(screen.a[i] - by_row.value[row, last] / screen.unit)
         hits = 0
         for k in range(chunk.size):
-            by_row_limit, by_column_limit = a_limited + b_plain[k], a_plain + b_limited[k]
-            bound = by_column_limit if by_column_limit < by_row_limit else by_row_limit
-            hits += 0 if chunk[k] <= bound else 1
+            passed = (chunk[k] <= a_limited + b_plain[k]) & (chunk[k] <= a_plain + b_limited[k])
+            hits += 0 if passed else 1
         if hits == 0:
             continue
         for k in range(chunk.size):

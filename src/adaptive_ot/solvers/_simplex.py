@@ -31,6 +31,9 @@ UNBOUNDED = np.iinfo(np.int64).max
 # Reduced costs above minus this, relative to the cost and the two potentials they come from, count as zero.
 PRECISION = 1e-13
 
+# Real problems take about five pivots for every node.
+PIVOTS_PER_NODE = 20
+
 # About this many elementary steps (arcs priced, nodes moved) pass between two looks at the clock and at Ctrl-C.
 WORK_PER_CALL = 20_000_000
 
@@ -225,6 +228,18 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, w
     return pivots, cursor, False
 
 
+@kernel
+def _settle(tree, weights, flow, below):
+    """The flows of a tree for any weights, from the leaves up, and the total weight on and below every node."""
+    root = tree.parent.size - 1
+    flow[:root], below[:root] = weights, weights
+    node = tree.preceding[root]
+    while node != root:
+        flow[tree.parent[node]] -= flow[node]
+        below[tree.parent[node]] += below[node]
+        node = tree.preceding[node]
+
+
 class NetworkSimplex:
     """The state of the simplex: a tree, and the arcs that may enter it.
 
@@ -267,6 +282,7 @@ class NetworkSimplex:
         self.cost = np.zeros(root)
         self.pivots = 0
         self._cursor = 0
+        self._tolerance = 0.0
 
     def add_arcs(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> None:
         """Allow transport on further pairs; the next search for an entering arc starts with them."""
@@ -280,34 +296,45 @@ class NetworkSimplex:
 
         Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
-        # Far more pivots than any problem needs mean that rounding, in costs of very different sizes, leads nowhere:
-        # then a growing absolute tolerance ends it.
-        patience = 100 * self.tree.parent.size
-        tolerance, impatient_at = 0.0, self.pivots + patience
+        # More pivots than any problem needs mean that rounding, in costs of very different sizes, leads in circles. Then
+        # an absolute tolerance, growing if need be, ends it.
+        patience = PIVOTS_PER_NODE * self.tree.parent.size
+        impatient_at = self.pivots + patience
         while True:
-            if self.pivots > impatient_at:
-                tolerance = max(10 * tolerance, 1e-15 * np.abs(self.cost).max())
-                impatient_at += patience
-            arcs, left = (self.tail, self.head, self.cost), max_pivots - self.pivots
+            limit = min(max_pivots, impatient_at) - self.pivots
+            arcs = self.tail, self.head, self.cost
             pivots, self._cursor, finished = _optimise(
-                self.tree, np.uint32(self.sources), *arcs, tolerance, self._cursor, left, WORK_PER_CALL
+                self.tree, np.uint32(self.sources), *arcs, self._tolerance, self._cursor, limit, WORK_PER_CALL
             )
             self.pivots += pivots
             report()
             if finished or self.pivots == max_pivots:
                 return finished
+            if self.pivots == impatient_at:
+                self._tolerance = max(4 * self._tolerance, 1e-15 * np.abs(self.cost).max())
+                impatient_at += patience
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
         """Duals of the current tree (views): sources, targets."""
         root = self.sources + self.targets
         return self.tree.potential[: self.sources], self.tree.potential[self.sources : root]
 
-    def transport(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns, integer flows and costs of the pairs in the tree, sorted by row, then column."""
+    def transport(self, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns, flows and costs of the pairs in the tree that carry something, by row, then column.
+
+        With `weights` (of sources, then targets) the flows are those of the tree for these real numbers instead of the
+        integers. A flow is their sum, with signs, on one side of its arc; if it does not exceed the rounding of that
+        sum, it counts as zero.
+        """
         n, root = self.sources, self.sources + self.targets
-        node = np.flatnonzero(self.tree.parent[:root] != root)
+        flow, least = self.tree.flow, 0
+        if weights is not None:
+            flow, below = np.zeros(root + 1), np.zeros(root + 1)
+            _settle(self.tree, weights, flow, below)
+            least = 2.0**-52 * below[:root]
+        node = np.flatnonzero((self.tree.parent[:root] != root) & (flow[:root] > least))
         parent = self.tree.parent[node].astype(np.int64)
         rows = np.where(node < n, node, parent)
         columns = np.where(node < n, parent, node) - n
         order = np.argsort(rows * self.targets + columns)
-        return rows[order], columns[order], self.tree.flow[node][order], self.tree.cost[node][order]
+        return rows[order], columns[order], flow[node][order], self.tree.cost[node][order]

@@ -40,7 +40,7 @@ class Exact:
     def __post_init__(self) -> None:
         check.number("tolerance", self.tolerance, minimum=0.0)
         if self.max_pivots is not None:
-            check.number("max_pivots", self.max_pivots, minimum=0)
+            check.whole_number("max_pivots", self.max_pivots, minimum=0)
 
 
 class Progress(NamedTuple):
@@ -68,7 +68,7 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     from adaptive_ot.solvers._simplex import NetworkSimplex, is_negative
 
     n, m = problem.cost.shape
-    max_pivots = 1000 * (n + m) if solver.max_pivots is None else int(solver.max_pivots)
+    max_pivots = 1000 * (n + m) if solver.max_pivots is None else solver.max_pivots
     round_number, gap = 0, math.inf
     simplex: NetworkSimplex | None = None
 
@@ -78,7 +78,7 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
 
     pricing = pricing_for(problem.cost)
     cheapest = pricing.cheapest(FIRST_KEEP, lambda done: tell("pricing", done))
-    weights = integer_weights(problem, cheapest.rows, cheapest.columns)
+    weights = network_weights(problem, cheapest, pricing.complete)
     # Targets that take nothing get no arcs.
     found = only(cheapest, weights.target[cheapest.columns] > 0)
     simplex = NetworkSimplex(weights.source, weights.target)
@@ -103,57 +103,79 @@ def only(violated: Violated, use: np.ndarray) -> Violated:
     return violated if use.all() else violated._replace(rows=rows[use], columns=columns[use], costs=costs[use])
 
 
-class IntegerWeights(NamedTuple):
-    """Weights as integers: integer * unit is the weight, and flows up to `noise` are rounding."""
+class NetworkWeights(NamedTuple):
+    """Weights for the simplex, which computes with integers, so that flows have no rounding and ties are exact.
+
+    If all weights are multiples of a `unit`, a flow times the unit is a mass. Otherwise `real` holds the weights (of
+    sources, then targets) that the integers stand for.
+    """
 
     source: np.ndarray
     target: np.ndarray
     unit: float
-    noise: int
+    real: np.ndarray | None
 
 
-def integer_weights(problem: Problem, rows: np.ndarray, columns: np.ndarray) -> IntegerWeights:
-    """Weights as integers, so that the simplex computes flows without rounding.
+def network_weights(problem: Problem, negative: Violated, complete: bool) -> NetworkWeights:
+    """Integers for the weights of a problem.
 
-    `rows` and `columns` must name every point that has a pair of negative cost; the others do not matter. Constant
-    weights (the usual case) get the small integers they are multiples of. Other weights are multiples of a power of
-    two, 2**-60 of the total, which is exact for integers and far below the rounding of anything else.
+    Constant weights (the usual case) are multiples of a common unit. Others are given as multiples of a power of two,
+    2**-60 of the total, which is exact for integers and far below the rounding of anything else.
+
+    `negative` must hold a pair of every point that has a negative cost, since the other points do not matter, and
+    all such pairs if `complete`.
     """
     mu, nu = problem.source_weights, problem.target_weights
     n, m = mu.size, nu.size
     if n and m and (mu == mu[0]).all() and (nu == nu[0]).all() and mu[0] > 0 and nu[0] > 0:
         if mu[0] == nu[0]:
-            return IntegerWeights(np.ones(n, np.int64), np.ones(m, np.int64), float(mu[0]), 0)
+            return NetworkWeights(np.ones(n, np.int64), np.ones(m, np.int64), float(mu[0]), None)
         if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
             common = math.gcd(n, m)
             source, target = np.full(n, m // common), np.full(m, n // common)
-            return IntegerWeights(source, target, float(mu[0]) / (m // common), 0)
-    matter = np.zeros(n, bool), np.zeros(m, bool)
-    matter[0][rows], matter[1][columns] = True, True
-    mu, nu = np.where(matter[0], mu, 0.0), np.where(matter[1], nu, 0.0)
-    # No point can use more than the other side has; twice as much leaves it slack, and so its potential at zero.
-    most = [2 * total if total else math.inf for total in (nu.sum(), mu.sum())]
-    mu, nu = np.minimum(mu, most[0]), np.minimum(nu, most[1])
+            return NetworkWeights(source, target, float(mu[0]) / (m // common), None)
+    mu, nu = (
+        most_usable(*sides, complete)
+        for sides in ((mu, negative.rows, nu, negative.columns), (nu, negative.columns, mu, negative.rows))
+    )
     exponent = 60 - math.frexp(max(mu.sum(), nu.sum()))[1]
-    source, target = (np.rint(np.ldexp(side, exponent)).astype(np.int64) for side in (mu, nu))
-    return IntegerWeights(source, target, math.ldexp(1.0, -exponent), 2**8)
+    source, target = (np.ceil(np.ldexp(side, exponent)).astype(np.int64) for side in (mu, nu))
+    return NetworkWeights(source, target, math.ldexp(1.0, -exponent), np.concatenate([mu, nu]))
+
+
+def most_usable(
+    weights: np.ndarray, points: np.ndarray, other_weights: np.ndarray, partners: np.ndarray, complete: bool
+) -> np.ndarray:
+    """Weights lowered to twice what all partners of a point weigh, which changes nothing but keeps them comparable.
+
+    Twice, because then the point still has slack, and so a potential of zero. A point whose partners weigh nothing
+    needs slack too, as much as any other; one without partners drops to zero.
+    """
+    if complete:
+        usable = 2 * marginal(points, other_weights[partners], weights.size)
+    else:
+        matters = np.zeros(other_weights.size, bool)
+        matters[partners] = True
+        usable = np.full(weights.size, 2 * other_weights[matters].sum())
+    most = usable.max(initial=0.0) or np.inf
+    has_partner = np.zeros(weights.size, bool)
+    has_partner[points] = True
+    return np.where(has_partner, np.minimum(weights, np.where(usable > 0, usable, most)), 0.0)
 
 
 def certify(
     problem: Problem,
     solver: Exact,
     simplex: NetworkSimplex,
-    weights: IntegerWeights,
+    weights: NetworkWeights,
     source_potential: np.ndarray,
     target_potential: np.ndarray,
     within_limit: bool,
 ) -> Solution:
     """The solution at a basis, with its gap to the dual value of feasible potentials."""
     n, m = problem.cost.shape
-    rows, columns, flow, cost = simplex.transport()
-    carries = flow > weights.noise
-    rows, columns, cost = rows[carries], columns[carries], cost[carries]
-    mass = flow[carries] * weights.unit
+    rows, columns, flow, cost = simplex.transport(weights.real)
+    mass = flow if weights.real is not None else flow * weights.unit
     value = float(cost @ mass)
     dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
     gap = max(0.0, value - dual_value)
