@@ -296,8 +296,8 @@ class NetworkSimplex:
 
         Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
-        # More pivots than any problem needs mean that rounding, in costs of very different sizes, leads in circles. Then
-        # an absolute tolerance, growing if need be, ends it.
+        # More pivots than any problem needs mean that rounding, in costs of very different sizes, leads in circles.
+        # Then an absolute tolerance, growing if need be, ends it.
         patience = PIVOTS_PER_NODE * self.tree.parent.size
         impatient_at = self.pivots + patience
         while True:
