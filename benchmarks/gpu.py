@@ -61,7 +61,7 @@ def main() -> None:
     machine = f"{torch.cuda.get_device_name()}, {platform.processor() or platform.machine()}"
     results = []
     for warm_up in ("cpu", "cuda"):
-        x, z, reach = clouds(600)
+        x, z, reach = clouds(1500)
         aot.solve(aot.DistanceCost(x.to(warm_up), z.to(warm_up), reach))
         aot.solve((torch.cdist(x, z).square() - reach**2).to(warm_up))
     for n in sizes:

@@ -237,7 +237,9 @@ def _real_gpu_tensor(name: str, given: Any) -> Any:
     if given.dtype.is_complex:
         raise InvalidInput(name, "must hold real numbers", f"dtype {given.dtype}", "Take the real part.")
     tensor = given.detach()
-    return tensor if tensor.dtype.is_floating_point else tensor.double()
+    if not tensor.dtype.is_floating_point:
+        return tensor.double()
+    return tensor if tensor.dtype.itemsize >= 4 else tensor.float()
 
 
 def _real_array(name: str, given: Any) -> np.ndarray:
