@@ -378,10 +378,29 @@ def test_near_ties_of_very_different_sizes(batch):
         assert solution.iterations < 50 * (n + m), f"seed {seed}"
 
 
+def test_differences_far_below_the_costs():
+    cost = 1e-11 * np.random.default_rng(21).standard_normal((80, 80)) - 1
+    solution = aot.solve(cost, np.ones(80), np.ones(80))
+    best = cost[linear_sum_assignment(cost)] + 1  # exact: both are close to 1
+    assert (cost * solution.plan + solution.plan).sum() == pytest.approx(best.sum(), abs=80 * 3e-13)
+
+
 def test_a_small_reward_beside_a_huge_one_is_collected():
     cost = np.array([[-1e10, np.inf], [np.inf, -1e-5]])
     solution = aot.solve(cost, [1.0, 1.0], [1.0, 1.0])
     np.testing.assert_array_equal(solution.plan, np.eye(2))
+
+
+def test_the_lightest_points_are_served_too():
+    weights = np.array([1.0, 1e-30])
+    solution = aot.solve([[-1.0, np.inf], [np.inf, -1.0]], weights, weights)
+    np.testing.assert_array_equal(solution.plan, np.diag(weights))
+
+
+def test_rounding_of_weights_makes_no_point_active():
+    """0.1 + 0.2 exceeds 0.3 by rounding only: nothing is left for the second target."""
+    solution = aot.solve([[-2.0, -1.0], [-2.0, -1.0]], [0.1, 0.2], [0.3, 1.0])
+    assert solution.active_target.tolist() == [True, False]
 
 
 @pytest.mark.parametrize("zeros", [100, 200, 1000])
@@ -527,3 +546,21 @@ def test_same_answer_twice():
     np.testing.assert_array_equal(first.plan, second.plan)
     np.testing.assert_array_equal(first.source_potential, second.source_potential)
     assert first.iterations == second.iterations
+
+
+@pytest.mark.parametrize(
+    ("source_weights", "target_weights"),
+    [
+        ([1e-20, 1.0], [1.0, 1.0]),
+        ([1e-11, 1e8], [3e10, 1e8]),
+        ([3e-19, 1.0], [5.0, 1.0]),
+        ([1e-300, 1.0], [1.0, 1e-300]),
+    ],
+)
+def test_minute_weights_beside_others(source_weights, target_weights):
+    cost = np.array([[-1.0, 5.0], [5.0, -1.0]])
+    weights = np.array(source_weights), np.array(target_weights)
+    solution = aot.solve(cost, *weights)
+    np.testing.assert_allclose(np.diag(solution.plan), np.minimum(*weights), rtol=1e-12)
+    assert (solution.source_marginal <= weights[0]).all()
+    assert (solution.target_marginal <= weights[1]).all()

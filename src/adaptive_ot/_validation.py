@@ -123,12 +123,25 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind) -> np.ndarray:
     return array
 
 
-def points(name: str, given: Any, largest: float = LARGEST) -> np.ndarray:
-    """A finite two-dimensional float64 array, one point (or one row of class scores) per row."""
+def points(name: str, given: Any, rows: int | None = None) -> np.ndarray:
+    """A finite two-dimensional float64 array, one point per row."""
+    array = _matrix(name, given, "points x features", "Use array[:, None] for 1-D points.", LARGEST)
+    if rows is not None and len(array) != rows:
+        raise InvalidInput(name, f"must have {rows} rows", len(array), "Give one point a row.")
+    return array
+
+
+def scores(name: str, given: Any) -> np.ndarray:
+    """A finite two-dimensional float64 array, the class scores of one point per row."""
+    return _matrix(
+        name, given, "points x classes", "One-hot encode labels, as in np.eye(classes)[labels].", LARGEST_SCORE
+    )
+
+
+def _matrix(name: str, given: Any, axes: str, advice: str, largest: float) -> np.ndarray:
     array = _real_array(name, given)
     if array.ndim != 2:
-        rule = "must have two dimensions (points x features)"
-        raise InvalidInput(name, rule, f"shape {array.shape}", "Use array[:, None] for 1-D points.")
+        raise InvalidInput(name, f"must have two dimensions ({axes})", f"shape {array.shape}", advice)
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(array, dtype=np.float64)
     if not array.flags.writeable:

@@ -190,9 +190,7 @@ class JointCost(PointCost):
         kind, source, target = _point_pair(x, z)
         check.same_place("x", kind, "p", p)
         check.same_place("x", kind, "q", q)
-        source_classes, target_classes = (
-            check.points(name, scores, check.LARGEST_SCORE) for name, scores in (("p", p), ("q", q))
-        )
+        source_classes, target_classes = check.scores("p", p), check.scores("q", q)
         check.same_columns("p", source_classes, "q", target_classes)
         check.same_rows("x", source, "p", source_classes)
         check.same_rows("z", target, "q", target_classes)

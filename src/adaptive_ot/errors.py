@@ -41,19 +41,27 @@ class InvalidInput(AdaptiveOTError, ValueError):
     """
 
     def __init__(self, argument: str, rule: str, given: object, remedy: str) -> None:
-        super().__init__(f"{argument} {rule}; got {given}. {remedy}")
+        given = str(given).rstrip(". ")
+        super().__init__(argument, rule, given, remedy)  # all of them, so that pickling brings them back
         self.argument = argument
         self.rule = rule
         self.given = given
         self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.argument} {self.rule}; got {self.given}. {self.remedy}"
 
 
 class NotConverged(AdaptiveOTError, RuntimeError):
     """A solver stopped before it could certify its answer; ``solution`` is the best one it had."""
 
     def __init__(self, message: str, solution: Solution) -> None:
-        super().__init__(message)
+        super().__init__(message, solution)
+        self.message = message
         self.solution = solution
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class MissingDependency(AdaptiveOTError, ImportError):
@@ -66,4 +74,9 @@ class MissingDependency(AdaptiveOTError, ImportError):
     """
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f'This needs {package}: pip install "adaptive-ot[{extra}]"')
+        super().__init__(package, extra)
+        self.package = package
+        self.extra = extra
+
+    def __str__(self) -> str:
+        return f'This needs {self.package}: pip install "adaptive-ot[{self.extra}]"'

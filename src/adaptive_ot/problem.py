@@ -18,7 +18,8 @@ from adaptive_ot.marginals import AtMost
 class Problem:
     """minimise <C, G> over G >= 0 with row sums <= source_weights and column sums <= target_weights.
 
-    Its methods judge any plan and any potentials, whichever solver they come from.
+    Made with `Problem.build`, which checks its input. Its methods judge any plan and any potentials, whichever solver
+    they come from.
 
     Examples
     --------
@@ -58,7 +59,8 @@ class Problem:
     def objective(self, plan: Any) -> float:
         """<C, plan>; +inf if mass lies on a forbidden pair."""
         rows, columns, mass = self._support(plan)
-        return math.fsum(self.cost.entries(rows, columns) * mass)
+        costs = self.cost.entries(rows, columns)
+        return math.inf if np.isinf(costs).any() else math.fsum(costs * mass)
 
     def violation(self, plan: Any) -> float:
         """By how much the worst entry or marginal of `plan` breaks its constraint."""
@@ -84,7 +86,10 @@ class Problem:
         return math.fsum(self.source_weights * potential) + math.fsum(self.target_weights * self.c_transform(potential))
 
     def gap(self, plan: Any, source_potential: Any) -> float:
-        """How far `plan` can be from optimal at most, as proved by `source_potential`."""
+        """How far a feasible `plan` can be from optimal at most, as proved by `source_potential`.
+
+        Whether it is feasible is for `violation` to say.
+        """
         return max(0.0, self.objective(plan) - self.dual_value(source_potential))
 
     def _support(self, plan: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

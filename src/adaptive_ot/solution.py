@@ -23,8 +23,8 @@ class Status(Enum):
     """How a solver ended; the value says what that means."""
 
     OPTIMAL = "optimal: the gap is certified to be within tolerance"
-    PIVOT_LIMIT = "stopped at the pivot limit: raise Exact(max_pivots=...)"
-    IMPRECISE = "the gap exceeds the tolerance, for costs of too different sizes: raise Exact(tolerance=...)"
+    PIVOT_LIMIT = "stopped at the pivot limit: allow more pivots"
+    IMPRECISE = "the gap exceeds the tolerance: costs or weights differ too much in size for float64"
 
 
 class Cluster(NamedTuple):
@@ -52,6 +52,8 @@ def marginal(index: np.ndarray, mass: np.ndarray, size: int) -> np.ndarray:
 class Solution:
     """A transport plan with its certificate.
 
+    Numbers are computed in float64; for a float32 cost the arrays are rounded to float32 when they are handed out.
+
     Attributes
     ----------
     problem
@@ -59,7 +61,7 @@ class Solution:
     support
         Sources, targets and masses of the pairs that carry mass, by source, then target: the plan in its smallest form.
     value, mass
-        The optimal cost, and how much moved.
+        What the plan costs, and how much it moves.
     source_marginal, target_marginal
         Mass leaving each source and reaching each target.
     source_potential, target_potential
@@ -183,9 +185,7 @@ class Solution:
         """
         cost = self.problem.cost
         n, m = cost.shape
-        targets = check.points("target_points", target_points)
-        if len(targets) != m:
-            raise InvalidInput("target_points", f"must have {m} rows", len(targets), "Give one row a target.")
+        targets = check.points("target_points", target_points, rows=m)
         if source_points is None and isinstance(cost, PointCost):
             source_points = cost.x
         moving = to_numpy(self.active_source)
@@ -199,10 +199,8 @@ class Solution:
                 )
             mapped = np.empty((n, targets.shape[1]))
         else:
-            mapped = check.points("source_points", source_points).copy()
+            mapped = check.points("source_points", source_points, rows=n).copy()
             check.same_columns("target_points", targets, "source_points", mapped)
-            if len(mapped) != n:
-                raise InvalidInput("source_points", f"must have {n} rows", len(mapped), "Give one row a source.")
         leaving = marginal(self.support[0], self.support[2], n)
         mapped[moving] = (self.sparse_plan @ targets)[moving] / leaving[moving, None]
         return cost.kind.present(mapped)

@@ -30,7 +30,7 @@ def solve(
     cost
         Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer comes back in kind), nested
         lists, a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a
-        pair.
+        pair. Dense arrays and points are not copied.
     source_weights, target_weights
         Non-negative weights whose totals may differ; uniform with total 1 by default.
     marginals

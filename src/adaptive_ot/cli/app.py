@@ -30,13 +30,15 @@ def solve(
     source_weights: Path | None = None,
     target_weights: Path | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    tolerance: float = 1e-9,
     max_pivots: int | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Solve a problem from a cost matrix, or from two point files and a reach.
 
-    Files are .npy, .csv (numbers separated by commas, optional header) or .npz (one array, or one named "cost" for a
-    cost, "x" for points, "weights" for weights; a cost may also come from scipy.sparse.save_npz).
+    Files are .npy, .csv (numbers separated by commas; a first line without any number is a header) or .npz (one array,
+    or one named "cost" for a cost, "x" for points, "weights" for weights; a cost may also come from
+    scipy.sparse.save_npz).
 
     Parameters
     ----------
@@ -53,6 +55,8 @@ def solve(
     output
         Where to write the plan: .npz (read it with scipy.sparse.load_npz), .csv (source, target, mass; counted from 0)
         or .npy (dense).
+    tolerance
+        The certified gap may be this large relative to max(1, |value|).
     max_pivots
         Give up after about this many simplex pivots.
     json
@@ -60,7 +64,7 @@ def solve(
     """
     from adaptive_ot.cli.solving import Request, run
 
-    return run(Request(cost, targets, reach, source_weights, target_weights, output, max_pivots, json))
+    return run(Request(cost, targets, reach, source_weights, target_weights, output, tolerance, max_pivots, json))
 
 
 @app.command

@@ -67,7 +67,9 @@ def _machine() -> list[tuple[str, str]]:
         ("pricing", f"dense and point costs: {show.count(threads, 'CPU thread')}; sparse and small costs: one"),
         (
             "GPU",
-            f"{gpu}: prices costs given as CUDA tensors" if gpu else "none seen by torch: everything runs on the CPU",
+            f"{gpu}: prices costs given as CUDA tensors"
+            if gpu
+            else "none, or no torch to see it: everything runs on the CPU",
         ),
         ("cache", _cache(folders[0] if folders else None)),
     ]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from adaptive_ot import DistanceCost, Exact, InvalidInput, Progress
+from adaptive_ot import DistanceCost, Exact, InvalidInput, NotConverged, Progress, Status
 from adaptive_ot import solve as solve_problem
 from adaptive_ot.cli import files, show
 
@@ -25,16 +25,17 @@ class Request(NamedTuple):
     source_weights: Path | None
     target_weights: Path | None
     output: Path | None
+    tolerance: float
     max_pivots: int | None
     json: bool
 
 
 def run(request: Request) -> int:
-    """Solve as asked, print a summary, write the plan."""
+    """Solve as asked, print a summary, write the plan; one that did not converge too, with an exit code of its own."""
     if request.output:
         inputs = (request.cost, request.targets, request.source_weights, request.target_weights)
         files.check_output(request.output, inputs=inputs)
-    solver = Exact(max_pivots=request.max_pivots)
+    solver = Exact(tolerance=request.tolerance, max_pivots=request.max_pivots)
     cost = _cost(request)
     if request.output:
         files.check_output(request.output, shape=cost.shape)
@@ -46,8 +47,8 @@ def run(request: Request) -> int:
         )
     ]
     started = time.perf_counter()
-    with _progress_bar() as progress:
-        solution = solve_problem(cost, *weights, solver=solver, progress=progress)
+    with _progress_bar() as progress, _naming_files(request):
+        solution = solve_problem(cost, *weights, solver=solver, progress=progress, raise_if_not_converged=False)
     seconds = time.perf_counter() - started
     if request.output:
         files.write_plan(request.output, solution)
@@ -56,6 +57,8 @@ def run(request: Request) -> int:
         print(json.dumps(summary, indent=2))
     else:
         show.solution(Console(), summary)
+    if solution.status is not Status.OPTIMAL:
+        raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g})", solution)
     return 0
 
 
@@ -71,6 +74,21 @@ def _cost(request: Request) -> Any:
         raise InvalidInput("--reach", "is needed with two point files", "none", remedy)
     x, z = files.read_points("x", request.cost), files.read_points("z", request.targets)
     return DistanceCost(x, z, request.reach)
+
+
+@contextmanager
+def _naming_files(request: Request) -> Iterator[None]:
+    """Let complaints about arrays name the options and files they came from."""
+    names = {
+        "cost": f"cost file '{request.cost}'",
+        "source_weights": f"--source-weights file '{request.source_weights}'",
+        "target_weights": f"--target-weights file '{request.target_weights}'",
+    }
+    try:
+        yield
+    except InvalidInput as error:
+        name = names.get(error.argument, error.argument)
+        raise InvalidInput(name, error.rule, error.given, error.remedy) from None
 
 
 @contextmanager

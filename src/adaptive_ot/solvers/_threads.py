@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from threading import Thread
 
-# Kernels take a fraction of this; a thread that needs longer to end was never started properly.
+# How long an interrupted call waits for its threads, which need a fraction of this unless one never got going.
 SECONDS_TO_END = 10.0
 
 
@@ -35,9 +35,12 @@ def run_together(jobs: Sequence[Callable[[], None]]) -> None:
         for thread in threads:
             thread.start()
         jobs[0]()
-    finally:
+        for thread in threads:
+            thread.join()
+    except BaseException:
         for thread in threads:
             if thread.ident is not None:
                 thread.join(SECONDS_TO_END)
+        raise
     if errors:
         raise errors[0]

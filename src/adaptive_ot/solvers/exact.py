@@ -134,33 +134,47 @@ def network_weights(problem: Problem, negative: Violated, complete: bool) -> Net
             common = math.gcd(n, m)
             source, target = np.full(n, m // common), np.full(m, n // common)
             return NetworkWeights(source, target, float(mu[0]) / (m // common), None)
-    mu, nu = (
-        most_usable(*sides, complete)
-        for sides in ((mu, negative.rows, nu, negative.columns), (nu, negative.columns, mu, negative.rows))
+    rows, columns = negative.rows, negative.columns
+    usable = (
+        usable_weight(n, rows, nu, columns, complete),
+        usable_weight(m, columns, mu, rows, complete),
     )
-    exponent = 60 - math.frexp(max(mu.sum(), nu.sum()))[1]
-    source, target = (np.ceil(np.ldexp(side, exponent)).astype(np.int64) for side in (mu, nu))
-    return NetworkWeights(source, target, math.ldexp(1.0, -exponent), np.concatenate([mu, nu]))
+    real = [np.minimum(weights, most) for weights, most in zip((mu, nu), usable, strict=True)]
+    exponent = 60 - math.frexp(max(side.sum() for side in real))[1]
+    source, target = (np.ceil(np.ldexp(side, exponent)).astype(np.int64) for side in real)
+    # Where a weight was lowered it must stay above what its partners have, as integers too.
+    lowered = mu > usable[0], nu > usable[1]
+    source[lowered[0]] = usable_weight(n, rows, target, columns, complete)[lowered[0]]
+    target[lowered[1]] = usable_weight(m, columns, source, rows, complete)[lowered[1]]
+    return NetworkWeights(source, target, math.ldexp(1.0, -exponent), np.concatenate(real))
 
 
-def most_usable(
-    weights: np.ndarray, points: np.ndarray, other_weights: np.ndarray, partners: np.ndarray, complete: bool
+def usable_weight(
+    size: int, points: np.ndarray, other_weights: np.ndarray, partners: np.ndarray, complete: bool
 ) -> np.ndarray:
-    """Weights lowered to twice what all partners of a point weigh, which changes nothing but keeps them comparable.
+    """Twice what all partners of each point weigh: it can never use more, and has slack, so its potential stays zero.
 
-    Twice, because then the point still has slack, and so a potential of zero. A point whose partners weigh nothing
-    needs slack too, as much as any other; one without partners drops to zero.
+    A point whose partners weigh nothing needs slack too, as much as any other; one without partners needs nothing.
     """
+    has_partner = np.zeros(size, bool)
+    has_partner[points] = True
     if complete:
-        usable = 2 * marginal(points, other_weights[partners], weights.size)
+        usable = 2 * marginal(points, other_weights[partners], size)
     else:
         matters = np.zeros(other_weights.size, bool)
         matters[partners] = True
-        usable = np.full(weights.size, 2 * other_weights[matters].sum())
+        usable = np.full(size, 2.0 * other_weights[matters].sum())
     most = usable.max(initial=0.0) or np.inf
-    has_partner = np.zeros(weights.size, bool)
-    has_partner[points] = True
-    return np.where(has_partner, np.minimum(weights, np.where(usable > 0, usable, most)), 0.0)
+    return np.where(has_partner, np.where(usable > 0, usable, most), 0.0)
+
+
+def fit(problem: Problem, rows: np.ndarray, columns: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """Mass scaled down to weights it exceeds: by rounding, or where these are minute beside the others."""
+    for weights, index in ((problem.source_weights, rows), (problem.target_weights, columns)):
+        total = marginal(index, mass, weights.size)
+        share = np.divide(weights, total, out=np.ones_like(total), where=total > weights)
+        mass = mass * share[index]
+    return mass
 
 
 def certify(
@@ -175,7 +189,7 @@ def certify(
     """The solution at a basis, with its gap to the dual value of feasible potentials."""
     n, m = problem.cost.shape
     rows, columns, flow, cost = simplex.transport(weights.real)
-    mass = flow if weights.real is not None else flow * weights.unit
+    mass = flow * weights.unit if weights.real is None else fit(problem, rows, columns, flow)
     value = float(cost @ mass)
     dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
     gap = max(0.0, value - dual_value)
