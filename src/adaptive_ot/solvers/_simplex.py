@@ -31,7 +31,7 @@ UNBOUNDED = np.iinfo(np.int64).max
 # Reduced costs above minus this, relative to the cost and the two potentials they come from, count as zero.
 PRECISION = 1e-13
 
-# Real problems take about five pivots for every node.
+# After this many pivots for every node (most problems take five to ten in all) the simplex looks whether it gets ahead.
 PIVOTS_PER_NODE = 20
 
 # About this many elementary steps (arcs priced, nodes moved) pass between two looks at the clock and at Ctrl-C.
@@ -187,7 +187,7 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, w
     """Pivot until no arc has a reduced cost below zero by more than rounding, or until one of the limits.
 
     Arcs are priced in blocks, cyclically from `cursor`, and the best arc of a block enters. Blocks hold about the
-    square root of the number of arcs, up to four times that where pivots move many nodes and good ones pay.
+    square root of the number of arcs, up to six times that where pivots move many nodes and good ones pay.
     Returns (pivots, cursor, finished).
     """
     potential = tree.potential
@@ -199,7 +199,7 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, w
     _refresh_potentials(tree)
     fresh = True
     while work < work_limit:
-        block = min(max(smallest, int(8 * moved_on_average)), 4 * smallest)
+        block = min(max(smallest, int(8 * moved_on_average)), 6 * smallest)
         best, entering = -tolerance, -1
         priced = 0
         while priced < arcs and entering < 0:
@@ -296,10 +296,10 @@ class NetworkSimplex:
 
         Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
-        # More pivots than any problem needs mean that rounding, in costs of very different sizes, leads in circles.
-        # Then an absolute tolerance, growing if need be, ends it.
+        # Many pivots without any gain mean that rounding, in costs of very different sizes, leads in circles. Then an
+        # absolute tolerance, growing if need be, ends it.
         patience = PIVOTS_PER_NODE * self.tree.parent.size
-        impatient_at = self.pivots + patience
+        impatient_at, value = self.pivots + patience, self._value()
         while True:
             limit = min(max_pivots, impatient_at) - self.pivots
             arcs = self.tail, self.head, self.cost
@@ -311,8 +311,14 @@ class NetworkSimplex:
             if finished or self.pivots == max_pivots:
                 return finished
             if self.pivots == impatient_at:
-                self._tolerance = max(4 * self._tolerance, 1e-15 * np.abs(self.cost).max())
+                value_before, value = value, self._value()
+                if value >= value_before - 1e-12 * abs(value_before):
+                    self._tolerance = max(4 * self._tolerance, 1e-15 * np.abs(self.cost).max())
                 impatient_at += patience
+
+    def _value(self) -> float:
+        """The cost of the current flows."""
+        return float(self.tree.flow @ self.tree.cost)
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
         """Duals of the current tree (views): sources, targets."""
