@@ -119,8 +119,8 @@ class NetworkWeights(NamedTuple):
 def network_weights(problem: Problem, negative: Violated, complete: bool) -> NetworkWeights:
     """Integers for the weights of a problem.
 
-    Constant weights (the usual case) are multiples of a common unit. Others are given as multiples of a power of two,
-    2**-60 of the total, which is exact for integers and far below the rounding of anything else.
+    Uniform weights (the usual case) are multiples of a common unit. Others are given as multiples of a power of two,
+    2**-60 of the total that can be used, which is exact for integers.
 
     `negative` must hold a pair of every point that has a negative cost, since the other points do not matter, and
     all such pairs if `complete`.
