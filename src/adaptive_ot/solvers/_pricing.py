@@ -10,6 +10,7 @@ margin: a pair that it passes over cannot have a reduced cost below the limit. W
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple, Protocol
@@ -126,7 +127,7 @@ class ListedPricing:
         return Violated(i, j, costs[place], by_column.value[:, 0])
 
 
-class ThreadedPricing:
+class ThreadedPricing(ABC):
     """Goes over all pairs in blocks of rows, the columns split between threads."""
 
     complete = False
@@ -139,9 +140,9 @@ class ThreadedPricing:
         """Take in new potentials."""
         self.f, self.g = f, g
 
+    @abstractmethod
     def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
         """Price the rows top:bottom and columns start:stop."""
-        raise NotImplementedError
 
     def cheapest(self, keep: int, tick: Tick) -> Violated:
         n, m = self.cost.shape
