@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -62,21 +62,23 @@ class Violated(NamedTuple):
     target_minimum: np.ndarray
 
 
-class Pricing(Protocol):
+class Pricing(ABC):
     """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target.
 
     `complete` says that `cheapest` returns all pairs of negative cost.
     """
 
-    complete: bool
+    complete = False
+    shape: tuple[int, int]
 
     def cheapest(self, keep: int, tick: Tick) -> Violated:
         """Pairs of negative cost, among them one of every point that has any: what zero potentials violate."""
-        ...
+        n, m = self.shape
+        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
 
+    @abstractmethod
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         """Pairs that f and g violate, among them the worst of every point."""
-        ...
 
 
 def pricing_for(cost: Cost) -> Pricing:
@@ -97,7 +99,7 @@ def pricing_for(cost: Cost) -> Pricing:
     return DensePricing(cost)
 
 
-class ListedPricing:
+class ListedPricing(Pricing):
     """Pricing where the negative pairs are few enough, or sparse by nature, to be listed: by row, then column."""
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray, shape: tuple[int, int]) -> None:
@@ -105,10 +107,9 @@ class ListedPricing:
         self.complete = rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * sum(shape))
 
     def cheapest(self, keep: int, tick: Tick) -> Violated:
-        n, m = self.shape
         if self.complete:
-            return Violated(self.rows, self.columns, self.costs, np.zeros(m))
-        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
+            return Violated(self.rows, self.columns, self.costs, np.zeros(self.shape[1]))
+        return super().cheapest(keep, tick)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
@@ -127,14 +128,15 @@ class ListedPricing:
         return Violated(i, j, costs[place], by_column.value[:, 0])
 
 
-class ThreadedPricing(ABC):
+class ThreadedPricing(Pricing):
     """Goes over all pairs in blocks of rows, the columns split between threads."""
 
-    complete = False
-    cost: Cost
     rows_per_block: int
     f: np.ndarray
     g: np.ndarray
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost, self.shape = cost, cost.shape
 
     def prepare(self, f: np.ndarray, g: np.ndarray) -> None:
         """Take in new potentials."""
@@ -144,12 +146,8 @@ class ThreadedPricing(ABC):
     def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
         """Price the rows top:bottom and columns start:stop."""
 
-    def cheapest(self, keep: int, tick: Tick) -> Violated:
-        n, m = self.cost.shape
-        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
-
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
-        n, m = self.cost.shape
+        n, m = self.shape
         self.prepare(f, g)
         threads = min(numba.get_num_threads(), n * m // PAIRS_PER_THREAD + 1)
         cuts = [m * k // threads for k in range(threads + 1)]
@@ -176,7 +174,7 @@ class DensePricing(ThreadedPricing):
     """Pricing of a dense cost matrix in memory."""
 
     def __init__(self, cost: ArrayCost) -> None:
-        self.cost = cost
+        super().__init__(cost)
         self.array = cost.array
         self.rows_per_block = max(1, ENTRIES_PER_BLOCK // cost.shape[1])
 
@@ -192,7 +190,7 @@ class PointPricing(ThreadedPricing):
     """
 
     def __init__(self, cost: PointCost) -> None:
-        self.cost = cost
+        super().__init__(cost)
         self.points = Points(cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset)
         u, v, a, b = inner_product_bound(cost, _scan.HALF_ULP)
         u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost
-from adaptive_ot.solvers._pricing import Tick, Violated, inner_product_bound, unique_pairs
+from adaptive_ot.solvers._pricing import Pricing, Tick, Violated, inner_product_bound, unique_pairs
 
 # Reduced costs held on the device at once (1 GB in float64).
 ENTRIES_PER_BLOCK = 2**27
@@ -16,23 +16,17 @@ ENTRIES_PER_BLOCK = 2**27
 HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
 
-class TorchPricing:
+class TorchPricing(Pricing):
     """Prices blocks of rows; only the pairs it finds travel to the host, where they are evaluated again."""
 
-    complete = False
-
     def __init__(self, cost: Cost) -> None:
-        self.cost = cost
+        self.cost, self.shape = cost, cost.shape
         self.device = cost.kind.device
         if isinstance(cost, PointCost):
             self.u, self.v, self.a, self.b = map(self._to_device, inner_product_bound(cost, HALF_ULP))
 
-    def cheapest(self, keep: int, tick: Tick) -> Violated:
-        n, m = self.cost.shape
-        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
-
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
-        n, m = self.cost.shape
+        n, m = self.shape
         f_device, g_device = self._to_device(f), self._to_device(g)
         by_column = Lowest(keep)
         minimum = torch.zeros(m, dtype=torch.float64, device=self.device)

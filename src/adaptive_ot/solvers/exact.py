@@ -106,14 +106,14 @@ def only(violated: Violated, use: np.ndarray) -> Violated:
 class NetworkWeights(NamedTuple):
     """Weights for the simplex, which computes with integers, so that flows have no rounding and ties are exact.
 
-    If all weights are multiples of a `unit`, a flow times the unit is a mass. Otherwise `real` holds the weights (of
-    sources, then targets) that the integers stand for.
+    Where all weights are multiples of a `unit`, a flow times the unit is a mass. Otherwise `real` holds the weights (of
+    sources, then targets) that the integers stand for, and mass is computed from them.
     """
 
     source: np.ndarray
     target: np.ndarray
-    unit: float
-    real: np.ndarray | None
+    unit: float = 1.0
+    real: np.ndarray | None = None
 
 
 def network_weights(problem: Problem, negative: Violated, complete: bool) -> NetworkWeights:
@@ -129,11 +129,11 @@ def network_weights(problem: Problem, negative: Violated, complete: bool) -> Net
     n, m = mu.size, nu.size
     if n and m and (mu == mu[0]).all() and (nu == nu[0]).all() and mu[0] > 0 and nu[0] > 0:
         if mu[0] == nu[0]:
-            return NetworkWeights(np.ones(n, np.int64), np.ones(m, np.int64), float(mu[0]), None)
+            return NetworkWeights(np.ones(n, np.int64), np.ones(m, np.int64), float(mu[0]))
         if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
             common = math.gcd(n, m)
             source, target = np.full(n, m // common), np.full(m, n // common)
-            return NetworkWeights(source, target, float(mu[0]) / (m // common), None)
+            return NetworkWeights(source, target, float(mu[0]) / (m // common))
     rows, columns = negative.rows, negative.columns
     usable = (
         usable_weight(n, rows, nu, columns, complete),
@@ -146,7 +146,7 @@ def network_weights(problem: Problem, negative: Violated, complete: bool) -> Net
     lowered = mu > usable[0], nu > usable[1]
     source[lowered[0]] = usable_weight(n, rows, target, columns, complete)[lowered[0]]
     target[lowered[1]] = usable_weight(m, columns, source, rows, complete)[lowered[1]]
-    return NetworkWeights(source, target, math.ldexp(1.0, -exponent), np.concatenate(real))
+    return NetworkWeights(source, target, real=np.concatenate(real))
 
 
 def usable_weight(
