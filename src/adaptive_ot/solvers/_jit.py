@@ -22,6 +22,11 @@ def kernel(function: Callable[..., Any]) -> Any:
         return numba.njit(**_OPTIONS)(function)
 
 
+def reduced(function: Callable[..., Any]) -> Any:
+    """Compile a short loop whose sums may be taken in any order, so that it runs on vector instructions."""
+    return numba.njit(fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers: a tree passed by value costs more than these short bodies."""
     return numba.njit(inline="always", **_OPTIONS)(function)

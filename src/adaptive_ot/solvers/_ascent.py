@@ -1,0 +1,221 @@
+"""Maximise the dual of an entropic problem: Newton's method, damped, along a sequence of decreasing epsilons.
+
+Potentials are in units of epsilon here. The source potentials are always at their optimum for the target potentials
+(`balance`), so the dual is a function of the latter alone. Its gradient is what the columns lack, its Hessian
+-(diag(c) - G^T D G), applied by sweeps and never formed. The equations are solved in the form log c = log nu, so that
+without the second term a step is that of Sinkhorn's iteration; the second term is what makes it fast.
+
+The functions run as plain Python around any `Softmin`, and compiled as a whole around the arrays of a small problem.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, set_epsilon
+
+# The first epsilon is the largest reward; each next one is smaller by a factor that depends on how hard the last was.
+FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 10.0
+EASY, HARD = 2, 5
+LEVEL_ERROR = 1e-2
+
+# Damping: none until a step fails, then from here on, times and over these.
+FIRST_DAMPING, MORE_DAMPING, LESS_DAMPING = 1e-3, 4.0, 8.0
+MOST_DAMPING = 1e8
+
+# A step is accepted if it gains this share of what the gradient promises.
+ACCEPTED_SHARE = 0.1
+
+# No potential moves farther in one step, so that a kept kernel reaches from one point to the next.
+LONGEST_STEP = 8.0
+
+# Conjugate gradients stop at this relative residual, or at the root of the error where that is less.
+LOOSEST_RESIDUAL = 0.1
+MOST_SWEEPS = 300
+
+# Gains below this part of the dual value are rounding.
+ROUNDING = 1e-15
+
+
+class Dual(NamedTuple):
+    """The dual of one of the entropic forms.
+
+    `reference` are the logarithms of the target weights of the reference measure. In the augmented form a dummy source
+    of the target's total weight takes part (`rule.dummy` stands for the dummy target); otherwise potentials are at most
+    zero.
+    """
+
+    source_weights: np.ndarray
+    target_weights: np.ndarray
+    rule: RowRule
+    reference: np.ndarray
+    augmented: bool
+
+
+class Point(NamedTuple):
+    """The dual and its derivatives at target potentials `gamma`; `spill` is what the dummy source sends."""
+
+    gamma: np.ndarray
+    at: Balanced
+    columns: np.ndarray
+    spill: np.ndarray
+    value: float
+    gradient: np.ndarray
+    free: np.ndarray
+    error: float
+
+
+class Ascent(NamedTuple):
+    """Where an ascent ended, after how many passes over all pairs (or a kept kernel), and whether it got stuck."""
+
+    point: Point
+    passes: int
+    steps: int
+    stalled: bool
+
+
+@register_jitable
+def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
+    """The potential of the dummy source, and what it sends to every target."""
+    dummy = dual.rule.dummy
+    highest = max(dummy, np.max(h))
+    log_sum = highest + math.log(np.sum(np.exp(h - highest)) + math.exp(dummy - highest))
+    supply = np.sum(dual.target_weights)
+    return math.log(np.sum(dual.source_weights) + supply) - log_sum, supply * np.exp(h - log_sum)
+
+
+@register_jitable
+def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
+    """The dual at `gamma`: one pass over all pairs."""
+    nu = dual.target_weights
+    h = gamma + dual.reference
+    at = balance(softmin, h, dual.rule)
+    value = np.sum(dual.source_weights * at.potential) + np.sum(nu * gamma)
+    if dual.augmented:
+        potential, spill = dummy_source(dual, h)
+        columns = at.columns + spill
+        value += np.sum(nu) * potential
+        free = nu > 0
+    else:
+        spill = np.zeros(0)
+        columns = at.columns
+        value -= np.sum(np.exp(at.potential + dual.rule.reference + at.row_sums))
+        free = (nu > 0) & ((gamma < 0) | (columns > nu))
+    gradient = np.where(free, nu - columns, 0.0)
+    return Point(gamma, at, columns, spill, value, gradient, free, np.sum(np.abs(gradient)) / np.sum(nu))
+
+
+@register_jitable
+def newton_step(softmin: Any, dual: Dual, point: Point, damping: float) -> tuple[np.ndarray, int]:
+    """The damped Newton step, by conjugate gradients; also returns the number of sweeps they took."""
+    mu, nu, free = dual.source_weights, dual.target_weights, point.free
+    full = (point.at.potential < dual.rule.cap) & (mu > 0)
+    weights = np.where(full, 1 / np.where(full, mu, 1.0), 0.0)
+    columns = np.where(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
+    diagonal = (1 + damping) * columns
+    residual = np.where(free, columns * np.log(np.where(free, nu, 1.0) / columns), 0.0)
+    d = np.zeros(nu.size)
+    z = residual / diagonal
+    direction, size = z, np.sum(residual * z)
+    goal = size * min(LOOSEST_RESIDUAL**2, point.error)
+    sweeps = 0
+    while size > goal and sweeps < MOST_SWEEPS:
+        product = curvature(softmin, point.at, dual.rule, weights, direction)
+        if dual.augmented:
+            product = product + point.spill * (np.sum(point.spill * direction) / np.sum(nu))
+        product = np.where(free, diagonal * direction - product, 0.0)
+        sweeps += 1
+        bend = np.sum(direction * product)
+        if bend <= 1e-14 * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
+            break
+        d = d + (size / bend) * direction
+        residual = residual - (size / bend) * product
+        z = residual / diagonal
+        before, size = size, np.sum(residual * z)
+        direction = z + (size / before) * direction
+    longest = np.max(np.abs(d))
+    if longest == 0:
+        d = z
+        longest = np.max(np.abs(d))
+    if longest > LONGEST_STEP:
+        d = d * (LONGEST_STEP / longest)
+    return d, sweeps
+
+
+@register_jitable
+def climb(
+    softmin: Any, dual: Dual, gamma: np.ndarray, goal: float, budget: int, tell: Callable[[int, float], None] | None
+) -> Ascent:
+    """Newton steps at one epsilon until the error is below `goal`."""
+    point = evaluate(softmin, dual, gamma)
+    passes, steps, damping = 1, 0, 0.0
+    while point.error > goal and passes < budget:
+        if tell is not None:
+            tell(passes, point.error)
+        d, sweeps = newton_step(softmin, dual, point, damping)
+        ahead = point.gamma + d
+        if not dual.augmented:
+            ahead = np.minimum(ahead, 0.0)
+        trial = evaluate(softmin, dual, ahead)
+        passes += sweeps + 1
+        promised = np.sum(point.gradient * (trial.gamma - point.gamma))
+        gained = trial.value - point.value
+        noise = ROUNDING * (abs(point.value) + np.sum(np.abs(point.gamma) * dual.target_weights))
+        if gained >= ACCEPTED_SHARE * promised or (abs(promised) <= noise and trial.error < point.error):
+            if gained >= 0.5 * promised:
+                damping = damping / LESS_DAMPING if damping > FIRST_DAMPING / 10 else 0.0
+            point = trial
+            steps += 1
+        elif damping < MOST_DAMPING:
+            damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
+        else:
+            return Ascent(point, passes, steps, True)
+    return Ascent(point, passes, steps, False)
+
+
+@register_jitable
+def ascend(
+    softmin: Any,
+    dual: Dual,
+    epsilon: float,
+    first_epsilon: float,
+    tolerance: float,
+    max_passes: int,
+    tell: Callable[[int, float], None] | None,
+) -> Ascent:
+    """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
+
+    From one level to the next the potentials are extrapolated: towards zero they become linear in epsilon.
+    """
+    level, factor = max(epsilon, first_epsilon), FIRST_FACTOR
+    gamma = np.zeros(dual.target_weights.size)
+    earlier, g_earlier = level, gamma
+    passes = 0
+    while True:
+        set_epsilon(softmin, level)
+        last = level == epsilon
+        goal = tolerance if last else max(tolerance, LEVEL_ERROR)
+        budget = max_passes - passes if last else (max_passes - passes) // 2
+        reached = climb(softmin, dual, gamma, goal, budget, tell)
+        passes += reached.passes
+        if last:
+            return Ascent(reached.point, passes, reached.steps, reached.stalled)
+        if reached.steps <= EASY:
+            factor = min(LARGEST_FACTOR, 1.5 * factor)
+        elif reached.steps > HARD:
+            factor = max(SMALLEST_FACTOR, factor / 1.5)
+        g = level * reached.point.gamma
+        following = max(epsilon, level / factor) if passes < max_passes // 2 else epsilon
+        if level < earlier:
+            ahead = g + (g - g_earlier) * ((following - level) / (level - earlier))
+        else:
+            ahead = g
+        if not dual.augmented:
+            ahead = np.minimum(ahead, 0.0)
+        gamma = ahead / following
+        earlier, g_earlier, level = level, g, following

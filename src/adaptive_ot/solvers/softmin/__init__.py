@@ -1,0 +1,104 @@
+"""The oracle behind the entropic solver: sums of exponentials over all pairs, by row and by column.
+
+The solver asks only two questions of a cost at a given epsilon. With P(h) the row-stochastic matrix
+exp(h_j - C_ij / epsilon) / (row sum):
+
+- `balance(h)`: what does every row sum to, and, after each row is scaled by a rule of its own, every column?
+- `curvature(balanced, weights, x)`: the product  G^T diag(weights) G x  with the plan G found by `balance`.
+
+Whoever answers them (NumPy, Numba, torch on a GPU) is a `Softmin`; the solver does not know which.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+# The logarithm of nothing: finite, so that differences are.
+NOTHING = -1e30
+
+
+class RowRule(NamedTuple):
+    """How a row of the dual is maximised once the columns are fixed, in units of epsilon.
+
+    With L the log-sum-exp of the row, its potential is  min(cap, total - log(e^L + e^dummy)),  and the row of the plan
+    is  e^(potential + reference + h_j - C_ij / epsilon). A dummy column (augmented form) has a `dummy` above -inf, the
+    inequality forms a `cap` of 0. A row without weight has a potential too, but a reference of NOTHING: it moves nothing.
+    `smallest_share` is the part of a row, at least, that can matter to some column.
+    """
+
+    total: np.ndarray
+    reference: np.ndarray
+    cap: float
+    dummy: float
+    smallest_share: float
+
+    def potential(self, log_sum: np.ndarray) -> np.ndarray:
+        """The maximising potential of every row."""
+        return np.minimum(self.cap, self.total - np.logaddexp(log_sum, self.dummy))
+
+
+class Balanced(NamedTuple):
+    """The plan whose rows are optimal for the column scalings `h`.
+
+    `row_sums` is the log-sum-exp of every row, `potential` what the rule makes of it, `columns` the sums of the plan.
+    """
+
+    h: np.ndarray
+    row_sums: np.ndarray
+    potential: np.ndarray
+    columns: np.ndarray
+
+    def rows(self, rule: RowRule) -> np.ndarray:
+        """The row sums of the plan."""
+        return np.exp(self.potential + rule.reference + self.row_sums)
+
+
+class Softmin(ABC):
+    """Sums over all pairs of one cost; `scale` sets the epsilon they are taken at."""
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def scale(self, epsilon: float) -> None:
+        """Take all further sums at this epsilon."""
+
+    @abstractmethod
+    def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        """The plan with optimal rows for the column scalings h (which may be NOTHING: no mass for that column)."""
+
+    @abstractmethod
+    def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """G^T (weights * (G x)) with the plan G of `at`."""
+
+    @abstractmethod
+    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+        """Everything the solution needs to know about the plan of `at`, and the plan itself if `keep`."""
+
+
+def set_epsilon(softmin: Softmin, epsilon: float) -> None:
+    softmin.scale(epsilon)
+
+
+def balance(softmin: Softmin, h: np.ndarray, rule: RowRule) -> Balanced:
+    return softmin.balance(h, rule)
+
+
+def curvature(softmin: Softmin, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+    return softmin.curvature(at, rule, weights, x)
+
+
+class Finished(NamedTuple):
+    """What one last pass over all pairs tells about a plan.
+
+    `lowest` is min_i C_ij - min(0, potential_i), clipped at zero: the c-transform of the potentials (times epsilon).
+    """
+
+    rows: np.ndarray
+    columns: np.ndarray
+    value: float
+    lowest: np.ndarray
+    plan: Any

@@ -1,0 +1,274 @@
+"""`Softmin` on the CPU, for every kind of cost.
+
+Going from costs to exponentials is the dear part, so the exponentials are kept: as a matrix P that is row-stochastic at
+the column scalings h it was made for ("stabilised scaling"). Near these scalings, P times exp(h - h then) gives the
+same sums without a single exponential. Entries that stay negligible all around are left out: at a small epsilon P is
+sparse, and a sweep over all pairs costs next to nothing. Where P would be too large, it is made anew each time, by tiles.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
+from adaptive_ot.solution import marginal
+from adaptive_ot.solvers._pricing import inner_product_bound
+from adaptive_ot.solvers._threads import run_together
+from adaptive_ot.solvers.softmin import Balanced, Finished, RowRule, Softmin, _kernels
+
+# How far, in units of epsilon, the column scalings may move before P is made anew. Row sums move no farther, so entries
+# below e^-(2 * REACH + NEGLIGIBLE) of a row stay below e^-NEGLIGIBLE, less than rounding. A dense P leaves nothing out.
+SPARSE_REACH, DENSE_REACH = 10.0, 150.0
+NEGLIGIBLE = 40.0
+
+# A sparse P is worth its while below this share of all pairs.
+SPARSE_SHARE = 0.15
+
+# P is kept if it has at most this many entries, or as many as a cost matrix that is there anyway.
+MOST_ENTRIES = 2**25
+
+# Pairs in a block of rows, and pairs from which on a second thread pays.
+PAIRS_PER_BLOCK = 2**18
+PAIRS_PER_THREAD = 2**17
+
+NO_FACTORS = np.zeros(0)
+
+
+class DenseKernel(NamedTuple):
+    """P as a matrix, made for the column scalings `h`, where the rows had the log-sum-exp `row_sums`."""
+
+    h: np.ndarray
+    row_sums: np.ndarray
+    matrix: np.ndarray
+
+    reach = DENSE_REACH
+
+    @property
+    def size(self) -> int:
+        return self.matrix.size
+
+    def sweep(self, top: int, bottom: int, *arguments: object) -> None:
+        _kernels.sweep_dense(self.matrix, top, bottom, *arguments)
+
+
+class SparseKernel(NamedTuple):
+    """P in CSR form."""
+
+    h: np.ndarray
+    row_sums: np.ndarray
+    ends: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    reach = SPARSE_REACH
+
+    @property
+    def size(self) -> int:
+        return self.values.size
+
+    def sweep(self, top: int, bottom: int, *arguments: object) -> None:
+        _kernels.sweep_sparse(self.ends, self.indices, self.values, top, bottom, *arguments)
+
+
+Kernel = DenseKernel | SparseKernel
+
+
+class CompiledSoftmin(Softmin):
+    """What all costs share: keeping P, and sweeping over it."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.epsilon = 1.0
+        self.kernel: Kernel | None = None
+        self.row_sums = np.full(shape[0], -np.inf)  # the last ones known, a guess for the next
+
+    def scale(self, epsilon: float) -> None:
+        if epsilon != self.epsilon:
+            self.row_sums = self.row_sums * (self.epsilon / epsilon)
+            self.epsilon, self.kernel = epsilon, None
+
+    def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        if not self._kernel_reaches(h):
+            balanced = self._balance_costs(h, rule)
+        else:
+            n = self.shape[0]
+            row_sums, potential = np.empty(n), np.empty(n)
+            growth = np.exp(h - self.kernel.h)
+            columns = self._sweep(self.kernel, growth, rule, NO_FACTORS, row_sums, potential)
+            balanced = Balanced(h, row_sums, potential, growth * columns)
+        self.row_sums = balanced.row_sums
+        return balanced
+
+    def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if self._kernel_reaches(at.h):
+            growth = np.exp(at.h - self.kernel.h)
+            factors = weights * np.exp(2 * (at.potential + rule.reference + self.kernel.row_sums))
+            return growth * self._sweep(self.kernel, growth * x, rule, factors, at.row_sums, at.potential)
+        return self._curvature_costs(at, weights * at.rows(rule) ** 2, x)
+
+    def _kernel_reaches(self, h: np.ndarray) -> bool:
+        return self.kernel is not None and np.abs(h - self.kernel.h).max(initial=0.0) <= self.kernel.reach
+
+    def _sweep(
+        self,
+        kernel: Kernel,
+        a: np.ndarray,
+        rule: RowRule,
+        factors: np.ndarray,
+        row_sums: np.ndarray,
+        potential: np.ndarray,
+    ) -> np.ndarray:
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            kernel.sweep(top, bottom, a, kernel.row_sums, rule, factors, row_sums, potential, out)
+
+        return self._in_threads(rows, kernel.size)
+
+    def _in_threads(self, rows: Callable[[int, int, np.ndarray], None], work: int) -> np.ndarray:
+        """Sum what `rows(top, bottom, out)` adds to `out`, the rows shared between threads."""
+        n, m = self.shape
+        threads = max(1, min(numba.get_num_threads(), work // PAIRS_PER_THREAD))
+        out = np.zeros((threads, m))
+        cuts = [n * k // threads for k in range(threads + 1)]
+        run_together([partial(rows, cuts[k], cuts[k + 1], out[k]) for k in range(threads)])
+        return out[0] if threads == 1 else out.sum(axis=0)
+
+    @abstractmethod
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        """Balance from the costs, and keep P if it is small enough."""
+
+    @abstractmethod
+    def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """P^T (factors * (P x)) from the costs, where P is not kept."""
+
+
+class ListedSoftmin(CompiledSoftmin):
+    """The stored pairs of a sparse cost: P has the same pairs."""
+
+    def __init__(self, cost: SparseCost) -> None:
+        super().__init__(cost.shape)
+        self.matrix = cost.matrix
+
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        ends, indices, costs = self.matrix.indptr, self.matrix.indices, self.matrix.data
+        row_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
+        values = np.empty(costs.size)
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            _kernels.balance_listed(
+                ends, indices, costs, top, bottom, 1 / self.epsilon, h, rule, row_sums, potential, out, values
+            )
+
+        columns = self._in_threads(rows, costs.size)
+        self.kernel = SparseKernel(h, row_sums, ends, indices, values)
+        return Balanced(h, row_sums, potential, columns)
+
+    def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        raise AssertionError("the stored pairs are always kept")
+
+    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+        n, m = self.shape
+        pairs = self.matrix.tocoo()
+        i, j = pairs.coords
+        exponent = (at.potential + rule.reference)[i] + at.h[j] - pairs.data / self.epsilon
+        mass = np.exp(exponent)
+        lowest = np.zeros(m)
+        np.minimum.at(lowest, j, pairs.data - self.epsilon * np.minimum(at.potential, 0.0)[i])
+        carried = mass > 0
+        value = float(pairs.data[carried] @ mass[carried])
+        plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
+        return Finished(marginal(i, mass, n), marginal(j, mass, m), value, lowest, plan)
+
+
+class TiledSoftmin(CompiledSoftmin):
+    """Costs that come in blocks of rows: a matrix in memory, or points."""
+
+    def __init__(self, cost: ArrayCost | PointCost) -> None:
+        super().__init__(cost.shape)
+        n, m = cost.shape
+        self.most_entries = n * m if isinstance(cost, ArrayCost) else MOST_ENTRIES
+        self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
+        self.sparse = False  # whether P was found to be sparse when it was last made
+        if isinstance(cost, ArrayCost):
+            array = cost.array
+            self.block = lambda top, bottom: array[top:bottom]
+        else:
+            u, w, a, b = inner_product_bound(cost, half_ulp=0.0)
+
+            def block(top: int, bottom: int) -> np.ndarray:
+                tile = np.empty((bottom - top, m))
+                _kernels.point_costs(u, w, a, b, top, tile)
+                return tile
+
+            self.block = block
+
+    def _blocks(self, top: int, bottom: int) -> Iterator[tuple[int, int, np.ndarray]]:
+        for start in range(top, bottom, self.rows_per_block):
+            stop = min(start + self.rows_per_block, bottom)
+            yield start, stop, self.block(start, stop)
+
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        n, m = self.shape
+        dense = not self.sparse and n * m <= self.most_entries
+        matrix = np.empty((n, m) if dense else (0, m))
+        row_sums, potential, kept = self.row_sums.copy(), np.empty(n), np.zeros(n, np.int64)
+        cut = math.exp(-2 * SPARSE_REACH - NEGLIGIBLE) * rule.smallest_share
+        lists: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            scratch = np.empty((self.rows_per_block if self.sparse else 0, m))
+            for start, stop, costs in self._blocks(top, bottom):
+                kernel_rows = matrix[start:stop] if dense else scratch[: stop - start]
+                _kernels.balance_rows(
+                    costs, start, 1 / self.epsilon, h, rule, row_sums, potential, out, kernel_rows, kept, cut
+                )
+                if self.sparse:
+                    size = kept[start:stop].sum()
+                    indices, values = lists[start] = np.empty(size, np.int32), np.empty(size)
+                    _kernels.compress(kernel_rows, cut, indices, values)
+
+        columns = self._in_threads(rows, n * m)
+        if dense:
+            self.kernel = DenseKernel(h, row_sums, matrix)
+        elif self.sparse:
+            parts = [lists[start] for start in sorted(lists)]
+            ends = np.concatenate([[0], np.cumsum(kept)])
+            indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
+            self.kernel = SparseKernel(h, row_sums, ends, indices, values)
+        self.sparse = int(kept.sum()) < SPARSE_SHARE * min(n * m, self.most_entries / SPARSE_SHARE)
+        return Balanced(h, row_sums, potential, columns)
+
+    def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            for start, _, costs in self._blocks(top, bottom):
+                _kernels.sweep_costs(costs, start, 1 / self.epsilon, at.h, x, factors, at.row_sums, out)
+
+        return self._in_threads(rows, self.shape[0] * self.shape[1])
+
+    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+        n, m = self.shape
+        plan = np.empty((n if keep else 0, m))
+        row_sums, scaling = np.empty(n), at.potential + rule.reference
+        clipped = self.epsilon * np.minimum(at.potential, 0.0)
+        values: list[float] = []
+        lowest: list[np.ndarray] = []
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            low = np.zeros(m)
+            for start, stop, costs in self._blocks(top, bottom):
+                part = plan[start:stop]
+                values.append(
+                    _kernels.finish_rows(
+                        costs, start, 1 / self.epsilon, at.h, scaling, clipped, part, row_sums, out, low
+                    )
+                )
+            lowest.append(low)
+
+        columns = self._in_threads(rows, n * m)
+        return Finished(row_sums, columns, math.fsum(values), np.min(lowest, axis=0), plan if keep else None)
