@@ -17,15 +17,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, set_epsilon
+from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, set_epsilon, solve_directly
 
 # The first epsilon is the largest reward; each next one is smaller by a factor that depends on how hard the last was.
-FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 10.0
+FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 5.0
 EASY, HARD = 2, 5
 LEVEL_ERROR = 1e-2
 
-# Damping: none until a step fails, then from here on, times and over these.
-FIRST_DAMPING, MORE_DAMPING, LESS_DAMPING = 1e-3, 4.0, 8.0
+# Damping: at first, at least if a step failed, then times and over these; less than the least is none.
+FIRST_DAMPING, LEAST_DAMPING, MORE_DAMPING, LESS_DAMPING = 1e-3, 1e-4, 4.0, 8.0
 MOST_DAMPING = 1e8
 
 # A step is accepted if it gains this share of what the gradient promises.
@@ -34,9 +34,10 @@ ACCEPTED_SHARE = 0.1
 # No potential moves farther in one step, so that a kept kernel reaches from one point to the next.
 LONGEST_STEP = 8.0
 
-# Conjugate gradients stop at this relative residual, or at the root of the error where that is less.
+# Conjugate gradients stop at this relative residual, or at the root of the error where that is less. If they take too
+# long, the equations are solved directly, for the rest of the level; where these are too many, they go on for longer.
 LOOSEST_RESIDUAL = 0.1
-MOST_SWEEPS = 300
+FEW_SWEEPS, MANY_SWEEPS = 50, 300
 
 # Gains below this part of the dual value are rounding.
 ROUNDING = 1e-15
@@ -111,40 +112,60 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
 
 
 @register_jitable
-def newton_step(softmin: Any, dual: Dual, point: Point, damping: float) -> tuple[np.ndarray, int]:
-    """The damped Newton step, by conjugate gradients; also returns the number of sweeps they took."""
+def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
+    """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
     mu, nu, free = dual.source_weights, dual.target_weights, point.free
     full = (point.at.potential < dual.rule.cap) & (mu > 0)
     weights = np.where(full, 1 / np.where(full, mu, 1.0), 0.0)
     columns = np.where(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
     diagonal = (1 + damping) * columns
-    residual = np.where(free, columns * np.log(np.where(free, nu, 1.0) / columns), 0.0)
-    d = np.zeros(nu.size)
-    z = residual / diagonal
-    direction, size = z, np.sum(residual * z)
+    right = np.where(free, columns * np.log(np.where(free, nu, 1.0) / columns), 0.0)
+    sweeps = 0
+    if not direct:
+        d, sweeps, met = conjugate_gradients(softmin, dual, point, weights, diagonal, right, FEW_SWEEPS)
+        direct = not met
+    if direct:
+        spill = point.spill / math.sqrt(np.sum(nu))
+        solved, d = solve_directly(softmin, point.at, dual.rule, weights, diagonal, spill, free, right)
+        sweeps += 1
+        if not solved:
+            direct = False
+            d, more, _ = conjugate_gradients(softmin, dual, point, weights, diagonal, right, MANY_SWEEPS)
+            sweeps += more
+    return np.minimum(np.maximum(d, -LONGEST_STEP), LONGEST_STEP), sweeps, direct
+
+
+@register_jitable
+def conjugate_gradients(
+    softmin: Any,
+    dual: Dual,
+    point: Point,
+    weights: np.ndarray,
+    diagonal: np.ndarray,
+    right: np.ndarray,
+    most_sweeps: int,
+) -> tuple[np.ndarray, int, bool]:
+    """The Newton step up to a residual; also returns how many sweeps it took, and whether they were enough."""
+    d = np.zeros(right.size)
+    residual, direction = right, right / diagonal
+    size = np.sum(residual * direction)
     goal = size * min(LOOSEST_RESIDUAL**2, point.error)
     sweeps = 0
-    while size > goal and sweeps < MOST_SWEEPS:
+    while size > goal and sweeps < most_sweeps:
         product = curvature(softmin, point.at, dual.rule, weights, direction)
         if dual.augmented:
-            product = product + point.spill * (np.sum(point.spill * direction) / np.sum(nu))
-        product = np.where(free, diagonal * direction - product, 0.0)
+            product = product + point.spill * (np.sum(point.spill * direction) / np.sum(dual.target_weights))
+        product = np.where(point.free, diagonal * direction - product, 0.0)
         sweeps += 1
         bend = np.sum(direction * product)
         if bend <= 1e-14 * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
-            break
+            return (d if sweeps > 1 else direction), sweeps, False
         d = d + (size / bend) * direction
         residual = residual - (size / bend) * product
-        z = residual / diagonal
-        before, size = size, np.sum(residual * z)
-        direction = z + (size / before) * direction
-    longest = np.max(np.abs(d))
-    if longest == 0:
-        d = z
-        longest = np.max(np.abs(d))
-    if longest > LONGEST_STEP:
-        d = d * (LONGEST_STEP / longest)
-    return d, sweeps
+        scaled = residual / diagonal
+        before, size = size, np.sum(residual * scaled)
+        direction = scaled + (size / before) * direction
+    return d, sweeps, size <= goal
 
 
 @register_jitable
@@ -153,11 +174,11 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until the error is below `goal`."""
     point = evaluate(softmin, dual, gamma)
-    passes, steps, damping = 1, 0, 0.0
+    passes, steps, damping, direct = 1, 0, FIRST_DAMPING, False
     while point.error > goal and passes < budget:
         if tell is not None:
             tell(passes, point.error)
-        d, sweeps = newton_step(softmin, dual, point, damping)
+        d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
         ahead = point.gamma + d
         if not dual.augmented:
             ahead = np.minimum(ahead, 0.0)
@@ -168,7 +189,7 @@ def climb(
         noise = ROUNDING * (abs(point.value) + np.sum(np.abs(point.gamma) * dual.target_weights))
         if gained >= ACCEPTED_SHARE * promised or (abs(promised) <= noise and trial.error < point.error):
             if gained >= 0.5 * promised:
-                damping = damping / LESS_DAMPING if damping > FIRST_DAMPING / 10 else 0.0
+                damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
             point = trial
             steps += 1
         elif damping < MOST_DAMPING:

@@ -74,6 +74,22 @@ class Softmin(ABC):
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         """G^T (weights * (G x)) with the plan G of `at`."""
 
+    def solve_directly(
+        self,
+        at: Balanced,
+        rule: RowRule,
+        weights: np.ndarray,
+        diagonal: np.ndarray,
+        spill: np.ndarray,
+        free: np.ndarray,
+        right: np.ndarray,
+    ) -> tuple[bool, np.ndarray]:
+        """Solve (diag(diagonal) - G^T diag(weights) G - spill spill^T) x = right over the free columns.
+
+        False if that would take too long, or if the matrix is not positive definite.
+        """
+        return False, right
+
     @abstractmethod
     def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
         """Everything the solution needs to know about the plan of `at`, and the plan itself if `keep`."""
@@ -89,6 +105,19 @@ def balance(softmin: Softmin, h: np.ndarray, rule: RowRule) -> Balanced:
 
 def curvature(softmin: Softmin, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
     return softmin.curvature(at, rule, weights, x)
+
+
+def solve_directly(
+    softmin: Softmin,
+    at: Balanced,
+    rule: RowRule,
+    weights: np.ndarray,
+    diagonal: np.ndarray,
+    spill: np.ndarray,
+    free: np.ndarray,
+    right: np.ndarray,
+) -> tuple[bool, np.ndarray]:
+    return softmin.solve_directly(at, rule, weights, diagonal, spill, free, right)
 
 
 class Finished(NamedTuple):

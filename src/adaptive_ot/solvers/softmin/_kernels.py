@@ -109,12 +109,12 @@ def row_of_exponentials(costs, inverse_epsilon, h, guess, out, scratch, bits):
 
 
 @kernel
-def row_potential(log_sum, i, rule):
+def row_potential(log_sum, total, cap, dummy):
     """`RowRule.potential` of one row."""
-    high, low = max(log_sum, rule.dummy), min(log_sum, rule.dummy)
+    high, low = max(log_sum, dummy), min(log_sum, dummy)
     if high == -np.inf:
-        return rule.cap
-    return min(rule.cap, rule.total[i] - high - math.log1p(math.exp(low - high)))
+        return cap
+    return min(cap, total - high - math.log1p(math.exp(low - high)))
 
 
 @kernel
@@ -141,6 +141,7 @@ def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, colu
     the kernel, and `kept` how many entries of each row are above the cut.
     """
     m = h.size
+    totals, references, cap, dummy = rule.total, rule.reference, rule.cap, rule.dummy
     scratch = np.empty(min(m, CHUNK))
     bits = scratch.view(np.int64)
     here = np.empty(m if kernel_rows.shape[0] == 0 else 0)
@@ -149,10 +150,10 @@ def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, colu
         row = here if kernel_rows.shape[0] == 0 else kernel_rows[k]
         row_sum, shift = row_of_exponentials(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
         row_sums[i] = shift + math.log(row_sum) if row_sum > 0 else -np.inf
-        potential[i] = row_potential(row_sums[i], i, rule)
+        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy)
         if row_sum > 0:
             scale_by(row, 1 / row_sum)
-            add_multiple(columns, math.exp(potential[i] + rule.reference[i] + row_sums[i]), row)
+            add_multiple(columns, math.exp(potential[i] + references[i] + row_sums[i]), row)
         kept[i] = count_above(row, cut)
 
 
@@ -178,6 +179,7 @@ def compress(rows, cut, indices, values):
 @kernel
 def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, row_sums, potential, columns, values):
     """`balance_rows` for the stored pairs of a sparse cost; `values` gets the kernel."""
+    totals, references, cap, dummy = rule.total, rule.reference, rule.cap, rule.dummy
     for i in range(top, bottom):
         largest = -np.inf
         for k in range(ends[i], ends[i + 1]):
@@ -188,57 +190,68 @@ def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, 
             values[k] = math.exp(values[k] - largest) if largest > -np.inf else 0.0
             row_sum += values[k]
         row_sums[i] = largest + math.log(row_sum) if row_sum > 0 else -np.inf
-        potential[i] = row_potential(row_sums[i], i, rule)
+        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy)
         if row_sum > 0:
-            moved = math.exp(potential[i] + rule.reference[i] + row_sums[i])
+            moved = math.exp(potential[i] + references[i] + row_sums[i])
             for k in range(ends[i], ends[i + 1]):
                 values[k] /= row_sum
                 columns[indices[k]] += moved * values[k]
 
 
 @kernel
-def sweep_dense(matrix, top, bottom, a, start, rule, factors, row_sums, potential, out):
-    """out += P^T (weights * (P a)) over the rows top:bottom of a kernel P.
+def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
+    """out += P^T (weights * (P a)) over the rows top:bottom of a kept kernel P.
 
-    The weights are `factors`, if there are any; otherwise they balance the rows, whose log-sum-exp was `start` when P
-    was made and is found anew.
+    The weights are `factors`, if there are any; otherwise they balance the rows, whose log-sum-exp is found anew.
     """
-    for i in range(top, bottom):
-        row = matrix[i]
-        product = dot(row, a)
-        if factors.size:
-            weight = factors[i] * product
-        else:
-            weight = balance_row(i, product, start, rule, row_sums, potential)
-        add_multiple(out, weight, row)
-
-
-@kernel
-def sweep_sparse(ends, indices, values, top, bottom, a, start, rule, factors, row_sums, potential, out):
-    """`sweep_dense` for a kernel in CSR form."""
+    # Arrays are taken out of their tuples, and functions get numbers only: Numba counts references to whatever is
+    # handed on, which in a loop costs more than the loop.
+    matrix, ends, indices, values, start = kept.matrix, kept.ends, kept.indices, kept.values, kept.row_sums
+    totals, references, cap, dummy = rule.total, rule.reference, rule.cap, rule.dummy
+    dense = matrix.shape[0] > 0
     for i in range(top, bottom):
         product = 0.0
-        for k in range(ends[i], ends[i + 1]):
-            product += values[k] * a[indices[k]]
+        if dense:
+            product = dot(matrix[i], a)
+        else:
+            for k in range(ends[i], ends[i + 1]):
+                product += values[k] * a[indices[k]]
         if factors.size:
             weight = factors[i] * product
+        elif product > 0:
+            row_sums[i] = start[i] + math.log(product)
+            potential[i] = row_potential(row_sums[i], totals[i], cap, dummy)
+            weight = math.exp(potential[i] + references[i] + start[i])
         else:
-            weight = balance_row(i, product, start, rule, row_sums, potential)
-        for k in range(ends[i], ends[i + 1]):
-            out[indices[k]] += weight * values[k]
+            row_sums[i], weight = -np.inf, 0.0
+            potential[i] = row_potential(-np.inf, totals[i], cap, dummy)
+        if dense:
+            add_multiple(out, weight, matrix[i])
+        else:
+            for k in range(ends[i], ends[i + 1]):
+                out[indices[k]] += weight * values[k]
 
 
 @kernel
-def balance_row(i, product, start, rule, row_sums, potential):
-    """Balance a row whose sum has grown by the factor `product`; returns the factor for the row of the kernel."""
-    row_sums[i] = start[i] + math.log(product) if product > 0 else -np.inf
-    potential[i] = row_potential(row_sums[i], i, rule)
-    return math.exp(potential[i] + rule.reference[i] + start[i]) if product > 0 else 0.0
+def subtract_gram(kept, factors, growth, out):
+    """out -= G^T W G for the plan G_ij = P_ij growth_j, with W = diag(factors)."""
+    ends, indices, values = kept.ends, kept.indices, kept.values
+    if kept.matrix.shape[0]:
+        scaled = np.empty_like(kept.matrix)
+        for i in range(factors.size):
+            scaled[i] = kept.matrix[i] * growth * math.sqrt(factors[i])
+        out -= np.dot(scaled.T, scaled)
+    else:
+        for i in range(factors.size):
+            for k in range(ends[i], ends[i + 1]):
+                left = factors[i] * values[k] * growth[indices[k]]
+                for l in range(ends[i], ends[i + 1]):
+                    out[indices[k], indices[l]] -= left * values[l] * growth[indices[l]]
 
 
 @kernel
 def sweep_costs(costs, top, inverse_epsilon, h, a, factors, row_sums, out):
-    """`sweep_dense` with factors, for a kernel that is made from the costs of a block of rows again."""
+    """`sweep` with factors, for a kernel that is made from the costs of a block of rows again."""
     scratch = np.empty(min(h.size, CHUNK))
     bits = scratch.view(np.int64)
     row = np.empty(h.size)

@@ -38,46 +38,44 @@ MOST_ENTRIES = 2**25
 PAIRS_PER_BLOCK = 2**18
 PAIRS_PER_THREAD = 2**17
 
+# Newton's equations are solved directly up to this many.
+MOST_EQUATIONS = 6000
+
+RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
+
 NO_FACTORS = np.zeros(0)
 
 
-class DenseKernel(NamedTuple):
-    """P as a matrix, made for the column scalings `h`, where the rows had the log-sum-exp `row_sums`."""
+class Kernel(NamedTuple):
+    """P, made for the column scalings `h`, where the rows had the log-sum-exp `row_sums`.
+
+    Either a matrix, or, if that has no rows, in CSR form.
+    """
 
     h: np.ndarray
     row_sums: np.ndarray
     matrix: np.ndarray
-
-    reach = DENSE_REACH
-
-    @property
-    def size(self) -> int:
-        return self.matrix.size
-
-    def sweep(self, top: int, bottom: int, *arguments: object) -> None:
-        _kernels.sweep_dense(self.matrix, top, bottom, *arguments)
-
-
-class SparseKernel(NamedTuple):
-    """P in CSR form."""
-
-    h: np.ndarray
-    row_sums: np.ndarray
     ends: np.ndarray
     indices: np.ndarray
     values: np.ndarray
 
-    reach = SPARSE_REACH
+    @classmethod
+    def dense(cls, h: np.ndarray, row_sums: np.ndarray, matrix: np.ndarray) -> Kernel:
+        return cls(h, row_sums, matrix, np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0))
+
+    @classmethod
+    def sparse(
+        cls, h: np.ndarray, row_sums: np.ndarray, ends: np.ndarray, indices: np.ndarray, values: np.ndarray
+    ) -> Kernel:
+        return cls(h, row_sums, np.zeros((0, h.size)), ends, indices, values)
 
     @property
     def size(self) -> int:
-        return self.values.size
+        return self.matrix.size or self.values.size
 
-    def sweep(self, top: int, bottom: int, *arguments: object) -> None:
-        _kernels.sweep_sparse(self.ends, self.indices, self.values, top, bottom, *arguments)
-
-
-Kernel = DenseKernel | SparseKernel
+    @property
+    def reach(self) -> float:
+        return DENSE_REACH if len(self.matrix) else SPARSE_REACH
 
 
 class CompiledSoftmin(Softmin):
@@ -113,6 +111,36 @@ class CompiledSoftmin(Softmin):
             return growth * self._sweep(self.kernel, growth * x, rule, factors, at.row_sums, at.potential)
         return self._curvature_costs(at, weights * at.rows(rule) ** 2, x)
 
+    def solve_directly(
+        self,
+        at: Balanced,
+        rule: RowRule,
+        weights: np.ndarray,
+        diagonal: np.ndarray,
+        spill: np.ndarray,
+        free: np.ndarray,
+        right: np.ndarray,
+    ) -> tuple[bool, np.ndarray]:
+        if not self._kernel_reaches(at.h) or right.size > MOST_EQUATIONS:
+            return False, right
+        from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+        growth = np.exp(at.h - self.kernel.h)
+        factors = weights * np.exp(2 * (at.potential + rule.reference + self.kernel.row_sums))
+        matrix = np.diag(diagonal)
+        _kernels.subtract_gram(self.kernel, factors, growth, matrix)
+        if spill.size:
+            matrix -= np.outer(spill, spill)
+        matrix[~free], matrix[:, ~free] = 0.0, 0.0
+        matrix[~free, ~free] = 1.0
+        for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
+            matrix[np.diag_indices_from(matrix)] += ridge * diagonal
+            try:
+                return True, cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+            except LinAlgError:
+                continue
+        return False, right
+
     def _kernel_reaches(self, h: np.ndarray) -> bool:
         return self.kernel is not None and np.abs(h - self.kernel.h).max(initial=0.0) <= self.kernel.reach
 
@@ -126,7 +154,7 @@ class CompiledSoftmin(Softmin):
         potential: np.ndarray,
     ) -> np.ndarray:
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
-            kernel.sweep(top, bottom, a, kernel.row_sums, rule, factors, row_sums, potential, out)
+            _kernels.sweep(kernel, top, bottom, a, rule, factors, row_sums, potential, out)
 
         return self._in_threads(rows, kernel.size)
 
@@ -154,9 +182,10 @@ class ListedSoftmin(CompiledSoftmin):
     def __init__(self, cost: SparseCost) -> None:
         super().__init__(cost.shape)
         self.matrix = cost.matrix
+        self.ends, self.indices = cost.matrix.indptr.astype(np.int64), cost.matrix.indices.astype(np.int32)
 
     def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
-        ends, indices, costs = self.matrix.indptr, self.matrix.indices, self.matrix.data
+        ends, indices, costs = self.ends, self.indices, self.matrix.data
         row_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
         values = np.empty(costs.size)
 
@@ -166,7 +195,7 @@ class ListedSoftmin(CompiledSoftmin):
             )
 
         columns = self._in_threads(rows, costs.size)
-        self.kernel = SparseKernel(h, row_sums, ends, indices, values)
+        self.kernel = Kernel.sparse(h, row_sums, ends, indices, values)
         return Balanced(h, row_sums, potential, columns)
 
     def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
@@ -234,14 +263,19 @@ class TiledSoftmin(CompiledSoftmin):
                     _kernels.compress(kernel_rows, cut, indices, values)
 
         columns = self._in_threads(rows, n * m)
-        if dense:
-            self.kernel = DenseKernel(h, row_sums, matrix)
+        few = int(kept.sum()) < SPARSE_SHARE * min(n * m, self.most_entries / SPARSE_SHARE)
+        if dense and few:
+            indices, values = np.empty(kept.sum(), np.int32), np.empty(kept.sum())
+            _kernels.compress(matrix, cut, indices, values)
+            self.kernel = Kernel.sparse(h, row_sums, np.concatenate([[0], np.cumsum(kept)]), indices, values)
+        elif dense:
+            self.kernel = Kernel.dense(h, row_sums, matrix)
         elif self.sparse:
             parts = [lists[start] for start in sorted(lists)]
             ends = np.concatenate([[0], np.cumsum(kept)])
             indices, values = (np.concatenate(part) for part in zip(*parts, strict=True))
-            self.kernel = SparseKernel(h, row_sums, ends, indices, values)
-        self.sparse = int(kept.sum()) < SPARSE_SHARE * min(n * m, self.most_entries / SPARSE_SHARE)
+            self.kernel = Kernel.sparse(h, row_sums, ends, indices, values)
+        self.sparse = few
         return Balanced(h, row_sums, potential, columns)
 
     def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:

@@ -6,114 +6,124 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba import types
 from numba.extending import overload
 
 from adaptive_ot.solvers import _ascent
 from adaptive_ot.solvers._jit import kernel
-from adaptive_ot.solvers.softmin import Balanced, _kernels, balance, curvature, set_epsilon
-from adaptive_ot.solvers.softmin.compiled import DENSE_REACH
+from adaptive_ot.solvers.softmin import Balanced, _kernels, balance, curvature, set_epsilon, solve_directly
+from adaptive_ot.solvers.softmin.compiled import DENSE_REACH, NEGLIGIBLE, SPARSE_REACH, SPARSE_SHARE, Kernel
+
+EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
 
 
 class Resident(NamedTuple):
-    """A dense cost with room for its kernel P; see `DenseKernel`. `state` is epsilon, and 1 where P is valid."""
+    """A dense cost with room for its kernel, as in `Kernel`; `state` is epsilon and which form the kernel is in."""
 
     costs: np.ndarray
-    matrix: np.ndarray
     h: np.ndarray
     row_sums: np.ndarray
+    matrix: np.ndarray
+    ends: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
     state: np.ndarray
 
 
-def _is_resident(softmin):
-    return isinstance(softmin, types.NamedTuple) and softmin.instance_class is Resident
+@kernel
+def kept_kernel(softmin):
+    """The kernel in the form that `sweep` takes."""
+    matrix = softmin.matrix[:0] if softmin.state[1] == SPARSE else softmin.matrix
+    return Kernel(softmin.h, softmin.row_sums, matrix, softmin.ends, softmin.indices, softmin.values)
+
+
+@kernel
+def set_epsilon_resident(softmin, epsilon):
+    if epsilon != softmin.state[0]:
+        softmin.row_sums[:] *= softmin.state[0] / epsilon
+        softmin.state[0], softmin.state[1] = epsilon, EMPTY
+
+
+@kernel
+def balance_resident(softmin, h, rule):
+    n, m = softmin.costs.shape
+    row_sums, potential, columns = softmin.row_sums.copy(), np.empty(n), np.zeros(m)
+    reach = (-1.0, DENSE_REACH, SPARSE_REACH)[int(softmin.state[1])]
+    if np.max(np.abs(h - softmin.h)) <= reach:
+        growth = np.exp(h - softmin.h)
+        _kernels.sweep(kept_kernel(softmin), 0, n, growth, rule, np.empty(0), row_sums, potential, columns)
+        return Balanced(h, row_sums, potential, growth * columns)
+    cut = math.exp(-2 * SPARSE_REACH - NEGLIGIBLE) * rule.smallest_share
+    kept = np.empty(n, np.int64)
+    _kernels.balance_rows(
+        softmin.costs, 0, 1 / softmin.state[0], h, rule, row_sums, potential, columns, softmin.matrix, kept, cut
+    )
+    softmin.h[:], softmin.row_sums[:], softmin.state[1] = h, row_sums, DENSE
+    if np.sum(kept) <= softmin.values.size:
+        softmin.ends[1:] = np.cumsum(kept)
+        _kernels.compress(softmin.matrix, cut, softmin.indices, softmin.values)
+        softmin.state[1] = SPARSE
+    return Balanced(h, row_sums, potential, columns)
+
+
+@kernel
+def curvature_resident(softmin, at, rule, weights, x):
+    growth = np.exp(at.h - softmin.h)
+    factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
+    out = np.zeros(x.size)
+    _kernels.sweep(kept_kernel(softmin), 0, weights.size, growth * x, rule, factors, at.row_sums, at.potential, out)
+    return growth * out
+
+
+@kernel
+def solve_resident(softmin, at, rule, weights, diagonal, spill, free, right):
+    growth = np.exp(at.h - softmin.h)
+    factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
+    matrix = np.diag(diagonal)
+    _kernels.subtract_gram(kept_kernel(softmin), factors, growth, matrix)
+    if spill.size:
+        matrix -= np.outer(spill, spill)
+    for j in range(free.size):
+        matrix[j, j] += 1e-15 * diagonal[j]  # never quite singular
+        if not free[j]:
+            matrix[j], matrix[:, j], matrix[j, j] = 0.0, 0.0, 1.0
+    return True, np.linalg.solve(matrix, right)
 
 
 @overload(set_epsilon)
-def _set_epsilon(softmin, epsilon):
-    if _is_resident(softmin):
-
-        def implementation(softmin, epsilon):
-            if epsilon != softmin.state[0]:
-                softmin.row_sums[:] *= softmin.state[0] / epsilon
-                softmin.state[0], softmin.state[1] = epsilon, 0.0
-
-        return implementation
-    return None
+def _(softmin, epsilon):
+    return lambda softmin, epsilon: set_epsilon_resident(softmin, epsilon)
 
 
 @overload(balance)
-def _balance(softmin, h, rule):
-    if _is_resident(softmin):
-
-        def implementation(softmin, h, rule):
-            n, m = softmin.costs.shape
-            row_sums, potential, columns = softmin.row_sums.copy(), np.empty(n), np.zeros(m)
-            if softmin.state[1] and np.max(np.abs(h - softmin.h)) <= DENSE_REACH:
-                growth = np.exp(h - softmin.h)
-                _kernels.sweep_dense(
-                    softmin.matrix,
-                    0,
-                    n,
-                    growth,
-                    softmin.row_sums,
-                    rule,
-                    np.empty(0),
-                    row_sums,
-                    potential,
-                    columns,
-                )
-                return Balanced(h, row_sums, potential, growth * columns)
-            kept = np.empty(n, np.int64)
-            _kernels.balance_rows(
-                softmin.costs,
-                0,
-                1 / softmin.state[0],
-                h,
-                rule,
-                row_sums,
-                potential,
-                columns,
-                softmin.matrix,
-                kept,
-                1.0,
-            )
-            softmin.h[:], softmin.row_sums[:], softmin.state[1] = h, row_sums, 1.0
-            return Balanced(h, row_sums, potential, columns)
-
-        return implementation
-    return None
+def _(softmin, h, rule):
+    return lambda softmin, h, rule: balance_resident(softmin, h, rule)
 
 
 @overload(curvature)
-def _curvature(softmin, at, rule, weights, x):
-    if _is_resident(softmin):
+def _(softmin, at, rule, weights, x):
+    return lambda softmin, at, rule, weights, x: curvature_resident(softmin, at, rule, weights, x)
 
-        def implementation(softmin, at, rule, weights, x):
-            growth = np.exp(at.h - softmin.h)
-            factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
-            out = np.zeros(x.size)
-            _kernels.sweep_dense(
-                softmin.matrix,
-                0,
-                weights.size,
-                growth * x,
-                softmin.row_sums,
-                rule,
-                factors,
-                at.row_sums,
-                at.potential,
-                out,
-            )
-            return growth * out
 
-        return implementation
-    return None
+@overload(solve_directly)
+def _(softmin, at, rule, weights, diagonal, spill, free, right):
+    return lambda softmin, at, rule, weights, diagonal, spill, free, right: solve_resident(
+        softmin, at, rule, weights, diagonal, spill, free, right
+    )
 
 
 @kernel
 def ascend(costs, dual, epsilon, first_epsilon, tolerance, max_passes):
+    """`_ascent.ascend` for a dense cost."""
     n, m = costs.shape
-    state = np.array([1.0, 0.0])
-    softmin = Resident(costs, np.empty((n, m)), np.empty(m), np.full(n, -np.inf), state)
+    room = int(SPARSE_SHARE * n * m)
+    softmin = Resident(
+        costs,
+        np.zeros(m),
+        np.full(n, -np.inf),
+        np.empty((n, m)),
+        np.zeros(n + 1, np.int64),
+        np.empty(room, np.int32),
+        np.empty(room),
+        np.array([1.0, EMPTY]),
+    )
     return _ascent.ascend(softmin, dual, epsilon, first_epsilon, tolerance, max_passes, None)
