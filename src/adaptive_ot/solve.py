@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from adaptive_ot import _validation as check
+from adaptive_ot.batch import ProblemBatch, is_batch
 from adaptive_ot.errors import NotConverged
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
@@ -22,7 +23,7 @@ def solve(
     solver: Exact | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
-) -> Solution:
+) -> Solution | Any:  # a SolutionBatch for a batch; `| Any` spares everyone else a check
     """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
 
     Parameters
@@ -30,9 +31,11 @@ def solve(
     cost
         Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer comes back in kind), nested
         lists, a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a
-        pair. Dense arrays and points are not copied.
+        pair. Dense arrays and points are not copied. An array problems x sources x targets is a batch of independent
+        problems, answered by a `SolutionBatch`.
     source_weights, target_weights
-        Non-negative weights whose totals may differ; uniform with total 1 by default.
+        Non-negative weights whose totals may differ; uniform with total 1 by default. In a batch for all problems, or
+        one row for each.
     marginals
         What the marginals must satisfy, `AtMost()` by default.
     solver
@@ -56,6 +59,17 @@ def solve(
     progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact)
     check.function("progress", progress)
+    if is_batch(cost):
+        # Numba takes half a second to import; only those who solve pay for it.
+        from adaptive_ot.solvers._batch import solve_exact_batch
+
+        batch = solve_exact_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
+        failed = [b for b, status in enumerate(batch.status) if status is not Status.OPTIMAL]
+        if raise_if_not_converged and failed:
+            which = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
+            reason = batch.status[failed[0]].value
+            raise NotConverged(f"{len(failed)} of {len(batch)} problems ({which}) failed; the first {reason}", batch)
+        return batch
     problem = Problem.build(cost, source_weights, target_weights, marginals)
     solution = solve_exact(problem, solver, progress)
     if raise_if_not_converged and solution.status is not Status.OPTIMAL:

@@ -43,12 +43,16 @@ class Exact:
         if self.max_pivots is not None:
             check.whole_number("max_pivots", self.max_pivots, minimum=0)
 
+    def pivot_limit(self, points: int) -> int:
+        """After how many pivots to give up on a problem of so many points."""
+        return 1000 * points if self.max_pivots is None else self.max_pivots
+
 
 class Progress(NamedTuple):
     """What a long solve reports several times a second.
 
     `fraction` is how much of the current stage is done, where that is known; `gap` the certified gap after the last
-    round of pricing.
+    round of pricing. For a batch, these are the part of the problems solved and the largest of their gaps.
     """
 
     stage: str
@@ -70,7 +74,7 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     from adaptive_ot.solvers._weights import network_weights
 
     n, m = problem.cost.shape
-    max_pivots = 1000 * (n + m) if solver.max_pivots is None else solver.max_pivots
+    max_pivots = solver.pivot_limit(n + m)
     round_number, gap = 0, math.inf
     simplex: NetworkSimplex | None = None
 
