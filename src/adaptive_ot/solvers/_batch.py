@@ -88,16 +88,17 @@ def _solve_range(start, stop, max_pivots, tolerance, cost, mu, nu, pairs, answer
             count, steps = _flow(cost[b], mu[b], nu[b], max_pivots, rows, columns, mass, f)
         answers.iterations[b], pairs.count[b] = steps, max(0, count)
         _transform(cost[b], f, g)
-        value = 0.0
-        answers.source_marginal[b], answers.target_marginal[b] = 0.0, 0.0
+        source_marginal, target_marginal = answers.source_marginal[b], answers.target_marginal[b]
+        source_marginal[:], target_marginal[:] = 0.0, 0.0
+        value, total = 0.0, 0.0
         for k in range(pairs.count[b]):
             value += cost[b, rows[k], columns[k]] * mass[k]
-            answers.source_marginal[b, rows[k]] += mass[k]
-            answers.target_marginal[b, columns[k]] += mass[k]
-        answers.value[b], answers.mass[b] = value, mass[: pairs.count[b]].sum()
-        dual_value = (mu[b] * f).sum() + (nu[b] * g).sum()
-        answers.gap[b] = max(0.0, value - dual_value)
-        answers.violation[b] = max(_excess(answers.source_marginal[b], mu[b]), _excess(answers.target_marginal[b], nu[b]))
+            total += mass[k]
+            source_marginal[rows[k]] += mass[k]
+            target_marginal[columns[k]] += mass[k]
+        answers.value[b], answers.mass[b] = value, total
+        answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
+        answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
         optimal[b] = count >= 0 and answers.gap[b] <= tolerance * max(1.0, abs(value))
 
 
@@ -155,6 +156,14 @@ def _transform(cost, f, g):
         costs, f_i = cost[i], f[i]
         for j in range(g.size):
             g[j] = lower(g[j], costs[j] - f_i)
+
+
+@kernel
+def _dot(a, b):
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
 
 
 @kernel

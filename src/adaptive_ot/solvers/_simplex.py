@@ -381,5 +381,6 @@ class NetworkSimplex:
         With `weights` (of sources, then targets) the flows are those of the tree for these real numbers instead of the
         integers; flows that do not exceed their rounding count as zero.
         """
-        flow, least = (self.tree.flow, np.zeros(self.tree.flow.size)) if weights is None else settled(self.tree, weights)
+        flow = self.tree.flow
+        flow, least = (flow, np.zeros(flow.size)) if weights is None else settled(self.tree, weights)
         return carrying_pairs(self.tree, self.sources, flow, least)

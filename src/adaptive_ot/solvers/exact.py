@@ -123,14 +123,14 @@ def certify(
     """The solution at a basis, with its gap to the dual value of feasible potentials."""
     from adaptive_ot.solvers._weights import fit
 
-    n, m = problem.cost.shape
+    mu, nu = problem.source_weights, problem.target_weights
     rows, columns, flow, cost = simplex.transport(None if weights.unit else weights.real)
-    mass = flow * weights.unit if weights.unit else fit(flow, rows, columns, problem.source_weights, problem.target_weights)
+    mass = flow * weights.unit if weights.unit else fit(flow, rows, columns, mu, nu)
     value = float(cost @ mass)
-    dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
+    dual_value = float(mu @ source_potential + nu @ target_potential)
     gap = max(0.0, value - dual_value)
-    source_marginal, target_marginal = marginal(rows, mass, n), marginal(columns, mass, m)
-    over_source, over_target = source_marginal - problem.source_weights, target_marginal - problem.target_weights
+    source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
+    over_source, over_target = source_marginal - mu, target_marginal - nu
     if not within_limit:
         status = Status.PIVOT_LIMIT
     elif gap > solver.tolerance * max(1.0, abs(value)):
