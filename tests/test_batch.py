@@ -272,9 +272,9 @@ import numpy as np, adaptive_ot as aot
 
 rng = np.random.default_rng(0)
 aot.solve(rng.standard_normal((2, 64, 64)), rng.random((2, 64)))
-cost = np.broadcast_to(rng.standard_normal((64, 64)), (20_000, 64, 64)).astype(np.float64)
+cost = np.broadcast_to(rng.standard_normal((64, 64)), (5_000, 64, 64)).astype(np.float64)
 try:
-    aot.solve(cost, rng.random((20_000, 64)), progress=lambda report: print("at", report.stage, flush=True))
+    aot.solve(cost, rng.random((5_000, 64)), progress=lambda report: print("at", report.stage, flush=True))
     print("finished", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)

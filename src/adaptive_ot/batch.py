@@ -102,6 +102,10 @@ class PairLists(NamedTuple):
         shape = (batch, min(n * m, n + m))
         return cls(np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape), np.zeros(batch, np.int64))
 
+    def part(self, problems: slice) -> PairLists:
+        """Those of some of the problems, to write to."""
+        return PairLists(*(side[problems] for side in self))
+
     def support(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rows, columns, mass = (side[index, : self.count[index]] for side in (self.rows, self.columns, self.mass))
         return rows, columns, mass
@@ -132,6 +136,10 @@ class Answers(NamedTuple):
         """Room for the answers to problems of n sources and m targets."""
         sizes = [(), (), (), (), (n,), (m,), (n,), (m,)]
         return cls(*(np.empty((batch, *size)) for size in sizes), np.zeros(batch, np.int64))
+
+    def part(self, problems: slice) -> Answers:
+        """Those to some of the problems, to write to."""
+        return Answers(*(array[problems] for array in self))
 
 
 def _stacked(name: str) -> cached_property[Any]:

@@ -25,7 +25,7 @@ from adaptive_ot.solvers._simplex import (
     with_pairs,
 )
 from adaptive_ot.solvers._threads import run_together
-from adaptive_ot.solvers._weights import fit, network_weights
+from adaptive_ot.solvers._weights import are_equal, fit, network_weights
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 # Problems of more pairs get a solver that looks at few of them, and threads, of their own.
@@ -42,14 +42,20 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
     pairs, answers = PairLists.empty(batch, n, m), Answers.empty(batch, n, m)
     optimal = np.zeros(batch, np.bool_)
     if n * m <= SMALL:
-        task = problems.cost, problems.source_weights, problems.target_weights, pairs, answers, optimal
         limits = solver.pivot_limit(n + m), float(solver.tolerance)
+
+        def solve_share(part: slice) -> None:
+            # Kernels that know only float64 are compiled once.
+            cost = problems.cost[part].astype(np.float64, copy=False)
+            weights = problems.source_weights[part], problems.target_weights[part]
+            _solve_all(cost, *weights, *limits, pairs.part(part), answers.part(part), optimal[part])
+
         threads = min(numba.get_num_threads(), batch * n * m // PAIRS_PER_THREAD + 1)
         step = threads * (PAIRS_PER_CALL // max(1, n * m))
         for start in range(0, batch, step):
             stop = min(start + step, batch)
             cuts = [start + (stop - start) * k // threads for k in range(threads + 1)]
-            run_together([partial(_solve_range, cuts[k], cuts[k + 1], *limits, *task) for k in range(threads)])
+            run_together([partial(solve_share, slice(cuts[k], cuts[k + 1])) for k in range(threads)])
             done = optimal[:stop]
             gap = float(answers.gap[:stop][done].max(initial=0.0))
             report(Progress("batch", 1, float(done.sum()) / batch, int(answers.iterations.sum()), 0, gap))
@@ -77,12 +83,12 @@ def _store(solution: Solution, b: int, pairs: PairLists, answers: Answers) -> No
 
 
 @kernel
-def _solve_range(start, stop, max_pivots, tolerance, cost, mu, nu, pairs, answers, optimal):
-    """Solve the problems start:stop."""
-    for b in range(start, stop):
+def _solve_all(cost, mu, nu, max_pivots, tolerance, pairs, answers, optimal):
+    """Solve one problem after the other."""
+    for b in range(optimal.size):
         rows, columns, mass = pairs.rows[b], pairs.columns[b], pairs.mass[b]
         f, g = answers.source_potential[b], answers.target_potential[b]
-        if _all_equal(mu[b], nu[b]):
+        if are_equal(mu[b]) and are_equal(nu[b]) and mu[b, 0] == nu[b, 0]:
             count, steps = _match(cost[b], mu[b, 0], max_pivots, rows, columns, mass, f, g)
         else:
             count, steps = _flow(cost[b], mu[b], nu[b], max_pivots, rows, columns, mass, f)
@@ -100,12 +106,6 @@ def _solve_range(start, stop, max_pivots, tolerance, cost, mu, nu, pairs, answer
         answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
         answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
         optimal[b] = count >= 0 and answers.gap[b] <= tolerance * max(1.0, abs(value))
-
-
-@kernel
-def _all_equal(mu, nu):
-    """Whether all points have the same weight: then the problem is an assignment."""
-    return mu.size > 0 and nu.size > 0 and mu[0] > 0 and (mu == mu[0]).all() and (nu == mu[0]).all()
 
 
 @kernel
@@ -129,23 +129,34 @@ def _flow(cost, mu, nu, max_pivots, rows, columns, mass, f):
     n = mu.size
     i, j, costs = negative_pairs(cost, cost.size)
     weights = network_weights(mu, nu, i, j, True)
-    useful = weights.target[j] > 0  # targets that take nothing get no arcs
-    tree = slack_tree(weights.source, weights.target)
     slack = slack_arcs(n, nu.size)
-    arcs = with_pairs(slack, n, i[useful], j[useful], costs[useful])
-    limit = min(max_pivots, PIVOTS_PER_NODE * tree.parent.size)
+    arcs = with_pairs(slack, n, *_useful(i, j, costs, weights.target))
     cursor = slack.tail.size if arcs.tail.size > slack.tail.size else 0
+    tree = slack_tree(weights.source, weights.target)
+    limit = min(max_pivots, PIVOTS_PER_NODE * tree.parent.size)
     pivots, _, finished = optimise(tree, np.uint32(n), arcs, 0.0, cursor, limit, WORK_PER_CALL)
-    f[:] = np.minimum(tree.potential[:n], 0.0)
+    for k in range(n):
+        f[k] = min(tree.potential[k], 0.0)
+    flow, least = settled(tree, weights.real)
     if weights.unit > 0:
-        i, j, flow, _ = carrying_pairs(tree, n, tree.flow.astype(np.float64), np.zeros(tree.flow.size))
-        carried = flow * weights.unit
-    else:
-        flow, rounding = settled(tree, weights.real)
-        i, j, flow, _ = carrying_pairs(tree, n, flow, rounding)
-        carried = fit(flow, i, j, mu, nu)
-    rows[: i.size], columns[: i.size], mass[: i.size] = i, j, carried
+        for k in range(least.size):
+            flow[k], least[k] = tree.flow[k] * weights.unit, 0.0
+    i, j, carried, _ = carrying_pairs(tree, n, flow, least)
+    if weights.unit == 0:
+        fit(carried, i, j, mu, nu)
+    for k in range(i.size):
+        rows[k], columns[k], mass[k] = i[k], j[k], carried[k]
     return i.size if finished else -1, pivots
+
+
+@kernel
+def _useful(rows, columns, costs, target_weights):
+    """The pairs whose target takes something."""
+    count = 0
+    for k in range(rows.size):
+        rows[count], columns[count], costs[count] = rows[k], columns[k], costs[k]
+        count += target_weights[columns[k]] > 0
+    return rows[:count], columns[:count], costs[:count]
 
 
 @kernel

@@ -64,15 +64,15 @@ class Arcs(NamedTuple):
 @kernel
 def slack_tree(source_weights, target_weights):
     """The tree in which everything goes to, or comes from, the root."""
-    root = source_weights.size + target_weights.size
-    parent, depth = np.full(root + 1, root, np.uint32), np.ones(root + 1, np.int32)
+    sources, root = source_weights.size, source_weights.size + target_weights.size
+    parent, depth, flow = np.empty(root + 1, np.uint32), np.empty(root + 1, np.int32), np.empty(root + 1, np.int64)
     following, preceding = np.empty(root + 1, np.uint32), np.empty(root + 1, np.uint32)
-    for node in range(root + 1):
-        following[node] = node + 1
-        preceding[node] = node - 1
-    depth[root], following[root], preceding[0] = 0, 0, root
-    flow = np.zeros(root + 1, np.int64)
-    flow[: source_weights.size], flow[source_weights.size : root] = source_weights, target_weights
+    for node in range(root):
+        parent[node], depth[node] = root, 1
+        flow[node] = source_weights[node] if node < sources else target_weights[node - sources]
+        following[node], preceding[node + 1] = node + 1, node
+    parent[root], depth[root], flow[root] = root, 0, 0
+    following[root], preceding[0] = 0, root
     return Tree(parent, following, preceding, depth, flow, np.zeros(root + 1), np.zeros(root + 1))
 
 
@@ -80,21 +80,22 @@ def slack_tree(source_weights, target_weights):
 def slack_arcs(sources, targets):
     """They are priced like any other arc, or the answer would be wrong."""
     root = sources + targets
-    tail, head = np.full(root, root, np.uint32), np.full(root, root, np.uint32)
+    tail, head = np.empty(root, np.uint32), np.empty(root, np.uint32)
     for node in range(root):
-        if node < sources:
-            tail[node] = node
-        else:
-            head[node] = node
+        tail[node], head[node] = (node, root) if node < sources else (root, node)
     return Arcs(tail, head, np.zeros(root))
 
 
 @kernel
 def with_pairs(arcs, sources, rows, columns, costs):
     """The arcs, followed by those of some pairs."""
-    tail = np.concatenate((arcs.tail, rows.astype(np.uint32)))
-    head = np.concatenate((arcs.head, (columns + sources).astype(np.uint32)))
-    return Arcs(tail, head, np.concatenate((arcs.cost, costs)))
+    first, size = arcs.tail.size, arcs.tail.size + rows.size
+    tail, head, cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
+    for k in range(first):
+        tail[k], head[k], cost[k] = arcs.tail[k], arcs.head[k], arcs.cost[k]
+    for k in range(rows.size):
+        tail[first + k], head[first + k], cost[first + k] = rows[k], sources + columns[k], costs[k]
+    return Arcs(tail, head, cost)
 
 
 def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:
@@ -280,33 +281,53 @@ def settled(tree, weights):
     A flow is the sum of the weights, with signs, on and below a node.
     """
     root = tree.parent.size - 1
-    flow, below = np.zeros(root + 1), np.zeros(root + 1)
-    flow[:root], below[:root] = weights, weights
+    flow, rounding = np.zeros(root + 1), np.zeros(root + 1)
+    for node in range(root):
+        flow[node], rounding[node] = weights[node], 2.0**-52 * weights[node]
     node = tree.preceding[root]
     while node != root:
         flow[tree.parent[node]] -= flow[node]
-        below[tree.parent[node]] += below[node]
+        rounding[tree.parent[node]] += rounding[node]
         node = tree.preceding[node]
-    return flow, 2.0**-52 * below
+    return flow, rounding
 
 
 @kernel
 def carrying_pairs(tree, sources, flow, least):
     """Rows, columns, flows and costs of the pairs in the tree that carry more than `least`, by row, then column."""
     root = tree.parent.size - 1
-    nodes = np.empty(root, np.int64)
-    places = np.empty(root, np.int64)
-    count = 0
+    nodes, count = np.empty(root, np.int64), 0
+    row_of, column_of = np.empty(root, np.int64), np.empty(root, np.int64)
     for node in range(root):
         parent = np.int64(tree.parent[node])
         if parent != root and flow[node] > least[node]:
-            row, column = (node, parent - sources) if node < sources else (parent, node - sources)
-            nodes[count], places[count] = node, row * (root - sources) + column
+            row_of[node] = node if node < sources else parent
+            column_of[node] = (parent if node < sources else node) - sources
+            nodes[count] = node
             count += 1
-    order = np.argsort(places[:count])
-    nodes, places = nodes[order], places[order]
-    targets = max(1, root - sources)
-    return places // targets, places % targets, flow[nodes], tree.cost[nodes]
+    nodes = _sorted(_sorted(nodes[:count], column_of, root - sources), row_of, sources)
+    rows, columns = np.empty(count, np.int64), np.empty(count, np.int64)
+    flows, costs = np.empty(count, flow.dtype), np.empty(count)
+    for k in range(count):
+        node = nodes[k]
+        rows[k], columns[k], flows[k], costs[k] = row_of[node], column_of[node], flow[node], tree.cost[node]
+    return rows, columns, flows, costs
+
+
+@kernel
+def _sorted(nodes, keys, most):
+    """Nodes by their keys below `most`, otherwise in the order they had."""
+    start = np.zeros(most + 1, np.int64)
+    for k in range(nodes.size):
+        start[keys[nodes[k]] + 1] += 1
+    for key in range(most):
+        start[key + 1] += start[key]
+    result = np.empty(nodes.size, np.int64)
+    for k in range(nodes.size):
+        key = keys[nodes[k]]
+        result[start[key]] = nodes[k]
+        start[key] += 1
+    return result
 
 
 class NetworkSimplex:

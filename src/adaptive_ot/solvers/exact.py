@@ -125,7 +125,9 @@ def certify(
 
     mu, nu = problem.source_weights, problem.target_weights
     rows, columns, flow, cost = simplex.transport(None if weights.unit else weights.real)
-    mass = flow * weights.unit if weights.unit else fit(flow, rows, columns, mu, nu)
+    mass = flow * (weights.unit or 1.0)
+    if not weights.unit:
+        fit(mass, rows, columns, mu, nu)
     value = float(cost @ mass)
     dual_value = float(mu @ source_potential + nu @ target_potential)
     gap = max(0.0, value - dual_value)
