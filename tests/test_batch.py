@@ -9,12 +9,12 @@ import time
 from typing import Any
 
 import numpy as np
-import problems
 import pytest
-from check import as_numpy, check_solution
 
 import adaptive_ot as aot
+import problems
 from adaptive_ot.solvers import _batch
+from check import as_numpy, check_solution
 
 UNIFORM = None, None
 
