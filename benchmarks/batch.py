@@ -14,14 +14,14 @@ import os
 import time
 from collections.abc import Callable
 
-import measure
 import numba
 import numpy as np
-import rival_solvers
 from rich.console import Console
 from rich.table import Table
 
 import adaptive_ot as aot
+import measure
+import rival_solvers
 
 os.environ |= measure.NO_BACKENDS  # read when POT is imported, which the solvers do
 

@@ -54,7 +54,7 @@ def test_integer_problems_have_the_value_of_the_loop(seed):
     first = problems.integer_problem(rng)
     instances = [first]
     while len(instances) < 10:
-        cost = rng.permuted(first.cost, axis=rng.integers(2))
+        cost = rng.permuted(first.cost, axis=int(rng.integers(2)))
         weights = [rng.permutation(side) for side in (first.source_weights, first.target_weights)]
         if rng.random() < 0.3:
             weights = [np.ones(side.size) for side in weights]

@@ -10,7 +10,7 @@ from adaptive_ot.batch import ProblemBatch, is_batch
 from adaptive_ot.errors import NotConverged
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Status
+from adaptive_ot.solution import Status
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 
@@ -23,7 +23,7 @@ def solve(
     solver: Exact | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
-) -> Solution | Any:  # a SolutionBatch for a batch; `| Any` spares everyone else a check
+) -> Any:  # a union would have every caller check which one it got
     """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
 
     Parameters
@@ -45,6 +45,11 @@ def solve(
     raise_if_not_converged
         Raise `NotConverged` rather than return a solution that misses its tolerance.
 
+    Returns
+    -------
+    Solution or SolutionBatch
+        The plan with its certificate; for a batch, those of all problems.
+
     Examples
     --------
     >>> import adaptive_ot as aot
@@ -54,6 +59,8 @@ def solve(
     >>> solution.plan
     array([[0.5, 0. ],
            [0. , 0. ]])
+    >>> aot.solve([[[-3.0, 1.0], [2.0, 4.0]], [[5.0, -1.0], [-1.0, 5.0]]]).value  # a batch of two
+    array([-1.5, -1. ])
     """
     solver = Exact() if solver is None else solver
     progress = (lambda _: None) if progress is None else progress
@@ -68,7 +75,7 @@ def solve(
         if raise_if_not_converged and failed:
             which = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
             reason = batch.status[failed[0]].value
-            raise NotConverged(f"{len(failed)} of {len(batch)} problems ({which}) failed; the first {reason}", batch)
+            raise NotConverged(f"{len(failed)} of {len(batch)} problems ({which}) failed; the first: {reason}", batch)
         return batch
     problem = Problem.build(cost, source_weights, target_weights, marginals)
     solution = solve_exact(problem, solver, progress)

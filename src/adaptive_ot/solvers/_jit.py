@@ -29,12 +29,14 @@ def inlined(function: Callable[..., Any]) -> Any:
     return numba.njit(inline="always", **_OPTIONS)(function)
 
 
-@intrinsic
-def lower(typing_context, a, b):
+def _lower(typing_context: Any, a: Any, b: Any) -> Any:
     """The lower of two float64 that are not NaN; loops that take a minimum with it become vector instructions."""
 
-    def generate(context, builder, signature, arguments):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         flags = ("nnan", "nsz")
         return builder.select(builder.fcmp_ordered("<", *arguments, flags=flags), *arguments, flags=flags)
 
     return float64(float64, float64), generate
+
+
+lower: Any = intrinsic(_lower)
