@@ -25,12 +25,14 @@ import rival_solvers
 
 os.environ |= measure.NO_BACKENDS  # read when POT is imported, which the solvers do
 
+ALL_CORES = numba.get_num_threads()
+
 Solve = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 
-def ours(threads: int | None) -> Solve:
+def ours(threads: int) -> Solve:
     def solve(costs: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
-        numba.set_num_threads(threads or numba.config.NUMBA_NUM_THREADS)  # pyright: ignore[reportAttributeAccessIssue]
+        numba.set_num_threads(threads)
         return aot.solve(costs, mu, nu).value
 
     return solve
@@ -68,7 +70,7 @@ ASSIGNMENT = {
     "SciPy linear_sum_assignment, loop": loop(rival_solvers.scipy_assignment),
 }
 SOLVERS = {
-    "adaptive-ot": ours(None),
+    "adaptive-ot": ours(ALL_CORES),
     "adaptive-ot, 1 thread": ours(1),
     **ASSIGNMENT,
     "POT emd, loop": loop(rival_solvers.pot_clipped),

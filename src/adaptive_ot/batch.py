@@ -89,12 +89,12 @@ class Plans(Protocol):
 
 
 class PairLists(NamedTuple):
-    """Plans as the first `count` pairs of a row for each problem: far less to write than dense plans."""
+    """Plans as the first `length` pairs of a row for each problem: far less to write than dense plans."""
 
     rows: np.ndarray
     columns: np.ndarray
     mass: np.ndarray
-    count: np.ndarray
+    length: np.ndarray
 
     @classmethod
     def empty(cls, batch: int, n: int, m: int) -> PairLists:
@@ -107,11 +107,11 @@ class PairLists(NamedTuple):
         return PairLists(*(side[problems] for side in self))
 
     def support(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        rows, columns, mass = (side[index, : self.count[index]] for side in (self.rows, self.columns, self.mass))
+        rows, columns, mass = (side[index, : self.length[index]] for side in (self.rows, self.columns, self.mass))
         return rows, columns, mass
 
     def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
-        used = np.arange(self.rows.shape[1]) < self.count[:, None]
+        used = np.arange(self.rows.shape[1]) < self.length[:, None]
         problem, _ = np.nonzero(used)
         plans = np.zeros(shape, dtype)
         plans[problem, self.rows[used], self.columns[used]] = self.mass[used]
@@ -134,8 +134,8 @@ class Answers(NamedTuple):
     @classmethod
     def empty(cls, batch: int, n: int, m: int) -> Answers:
         """Room for the answers to problems of n sources and m targets."""
-        sizes = [(), (), (), (), (n,), (m,), (n,), (m,)]
-        return cls(*(np.empty((batch, *size)) for size in sizes), np.zeros(batch, np.int64))
+        numbers, sides = np.empty((4, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
+        return cls(*numbers, *sides, iterations=np.zeros(batch, np.int64))
 
     def part(self, problems: slice) -> Answers:
         """Those to some of the problems, to write to."""

@@ -121,7 +121,7 @@ def _augment(cost, partner, owner, taken, price, start):
             end, end_row = offset, row
         open_price[column], distance[column] = -np.inf, np.inf  # never nearer again
     for k in range(count):
-        price[closed[k]] -= nearest - closed_distance[k]
+        price[closed[k]] -= max(0.0, nearest - closed_distance[k])  # less than 0 by rounding only
     if column == ALONE and end_row != start:
         column, partner[end_row] = partner[end_row], ALONE
     while column != ALONE:

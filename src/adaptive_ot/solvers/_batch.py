@@ -71,7 +71,7 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
 def _store(solution: Solution, b: int, pairs: PairLists, answers: Answers) -> None:
     """Write the solution of one problem to its place among the others."""
     rows, columns, mass = solution.support
-    pairs.count[b] = mass.size
+    pairs.length[b] = mass.size
     for side, values in zip(pairs, solution.support, strict=False):
         side[b, : mass.size] = values
     marginals = {
@@ -92,12 +92,12 @@ def _solve_all(cost, mu, nu, max_pivots, tolerance, pairs, answers, optimal):
             count, steps = _match(cost[b], mu[b, 0], max_pivots, rows, columns, mass, f, g)
         else:
             count, steps = _flow(cost[b], mu[b], nu[b], max_pivots, rows, columns, mass, f)
-        answers.iterations[b], pairs.count[b] = steps, max(0, count)
+        answers.iterations[b], pairs.length[b] = steps, max(0, count)
         _transform(cost[b], f, g)
         source_marginal, target_marginal = answers.source_marginal[b], answers.target_marginal[b]
         source_marginal[:], target_marginal[:] = 0.0, 0.0
         value, total = 0.0, 0.0
-        for k in range(pairs.count[b]):
+        for k in range(pairs.length[b]):
             value += cost[b, rows[k], columns[k]] * mass[k]
             total += mass[k]
             source_marginal[rows[k]] += mass[k]
