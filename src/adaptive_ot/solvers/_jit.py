@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numba
 from numba import float64
 from numba.extending import intrinsic
+
+# When the files of all kernels were last changed.
+_SOURCES = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(Path(__file__).parent.glob("_*.py")))
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
@@ -19,9 +24,13 @@ def kernel(function: Callable[..., Any]) -> Any:
     abort the process when two user threads call them at once.
     """
     try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
+        compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable place for the cache, as in a read-only container
         return numba.njit(**_OPTIONS)(function)
+    # A kernel contains those it calls, but Numba would look for changes in the file of the caller only.
+    with suppress(AttributeError):
+        compiled._cache._cache_file._source_stamp = _SOURCES
+    return compiled
 
 
 def inlined(function: Callable[..., Any]) -> Any:
