@@ -11,8 +11,8 @@ import numba
 from numba import float64
 from numba.extending import intrinsic
 
-# When the files of all kernels were last changed.
-_SOURCES = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(Path(__file__).parent.glob("_*.py")))
+# When the files of all kernels, here and in folders below, were last changed.
+_SOURCES = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(Path(__file__).parent.rglob("*.py")))
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
