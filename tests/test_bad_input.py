@@ -94,7 +94,7 @@ NOT_NUMBERS: list[tuple[str, Callable[[], Any]]] = [
     ("records", lambda: np.zeros((2, 2), [("a", float)])),
     ("masked array", lambda: np.ma.masked_array(np.ones((2, 2)), mask=np.eye(2, dtype=bool))),
     ("number", lambda: 3.0),
-    ("one dimension too many", lambda: np.ones((2, 2, 2))),
+    ("one dimension too many", lambda: np.ones((2, 2, 2, 2))),
 ]
 
 # What no single number can be.
@@ -452,7 +452,7 @@ def refused() -> list[Case]:
         add("solve: complex tensor", aot.solve, lambda: {"cost": t.ones(2, 2, dtype=t.complex64)}, "cost")
         add("solve: tensor with NaN", aot.solve, lambda: {"cost": t.full((2, 2), NAN)}, "cost")
         add("solve: tensor with -inf", aot.solve, lambda: {"cost": t.full((2, 2), -INF)}, "cost")
-        add("solve: tensor of three dimensions", aot.solve, lambda: {"cost": t.ones(2, 2, 2)}, "cost")
+        add("solve: tensor of four dimensions", aot.solve, lambda: {"cost": t.ones(2, 2, 2, 2)}, "cost")
         add("solve: tensor without memory", aot.solve, lambda: {"cost": t.ones(2, 2, device="meta")}, "cost")
         add(
             "solve: list of tensors that require gradients",

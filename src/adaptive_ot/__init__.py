@@ -5,6 +5,7 @@
 0.5
 """
 
+from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.errors import AdaptiveOTError, InvalidInput, MissingDependency, NotConverged
 from adaptive_ot.marginals import AtMost
@@ -27,8 +28,10 @@ __all__ = [
     "MissingDependency",
     "NotConverged",
     "Problem",
+    "ProblemBatch",
     "Progress",
     "Solution",
+    "SolutionBatch",
     "Status",
     "solve",
 ]

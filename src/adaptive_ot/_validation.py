@@ -62,17 +62,24 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
             "Reshape it; for points use DistanceCost(x, z, reach).",
         )
     if not kind.on_gpu:
-        # Native byte order: kernels know no other.
-        single = array.dtype.kind == "f" and array.dtype.itemsize == 4
-        with np.errstate(over="ignore"):  # longer numbers become infinite
-            array = array.astype(np.float32 if single else np.float64, copy=False)
-    # The minimum is NaN if anything is: one pass, nothing allocated.
-    lowest = float(array.min()) if 0 not in array.shape else 0.0
-    if not lowest >= -LARGEST:
-        host = to_numpy(array).astype(np.float64)
-        row, column = (int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
-        _reject_cost(host[row, column], (row, column))
+        array = _native_floats(array)
+    _check_costs(array)
     return array if kind.on_gpu else np.ascontiguousarray(array)
+
+
+def cost_batch(cost: Any) -> np.ndarray:
+    """A three-dimensional C-contiguous floating NumPy array without NaN or -inf."""
+    array = _real_array("cost", cost)
+    if array.ndim != 3:
+        raise InvalidInput(
+            "cost",
+            "must have three dimensions (problems x sources x targets)",
+            f"{array.ndim} with shape {array.shape}",
+            "Reshape it.",
+        )
+    array = np.ascontiguousarray(_native_floats(array))
+    _check_costs(array)
+    return array if array.flags.writeable else array.copy()  # for read-only arrays kernels would be compiled anew
 
 
 def sparse_cost(cost: Any) -> sparse.csr_array:
@@ -101,26 +108,28 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     return matrix
 
 
-def weights(name: str, given: Any, size: int, kind: ArrayKind) -> np.ndarray:
-    """Non-negative finite weights of the right length as float64; uniform with total 1 if None was given."""
+def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | None = None) -> np.ndarray:
+    """Non-negative finite weights of the right length as float64; uniform with total 1 if None was given.
+
+    For a batch of `problems` they come back as one row for each; they may be given so, or once for all.
+    """
+    shape = (size,) if problems is None else (problems, size)
     if given is None:
-        return np.full(size, 1.0 / size) if size else np.zeros(0)
+        return np.full(shape, 1.0 / size) if size else np.zeros(shape)
     same_place("cost", kind, name, given)
     array = _real_array(name, given).astype(np.float64)
-    if array.shape != (size,):
-        raise InvalidInput(name, f"must have shape ({size},) to match the cost", array.shape, f"Give {size} weights.")
-    if size == 0:
-        return array
-    lowest = array.min()
-    if not lowest >= 0:
-        at = int(np.argmin(array >= 0))
-        raise InvalidInput(name, "must be non-negative", f"{array[at]} at index {at}", "Use 0 to leave a point out.")
+    if array.shape not in ((size,), shape):
+        rule = f"must have shape ({size},){'' if problems is None else f' or {shape}'} to match the cost"
+        raise InvalidInput(name, rule, array.shape, f"Give {size} weights{'' if problems is None else ' a problem'}.")
+    if array.size == 0:
+        return np.zeros(shape)
+    if not array.min() >= 0:
+        raise InvalidInput(name, "must be non-negative", _first(array, ~(array >= 0)), "Use 0 to leave a point out.")
     if not array.max() <= LARGEST:
-        at = int(np.argmin(array <= LARGEST))
         raise InvalidInput(
-            name, f"must be at most {LARGEST:g}", f"{array[at]} at index {at}", "Scale the weights down."
+            name, f"must be at most {LARGEST:g}", _first(array, array > LARGEST), "Scale the weights down."
         )
-    return array
+    return array if array.shape == shape else np.broadcast_to(array, shape).copy()
 
 
 def points(name: str, given: Any, rows: int | None = None) -> np.ndarray:
@@ -271,7 +280,30 @@ def _real_array(name: str, given: Any) -> np.ndarray:
     return array
 
 
-def _reject_cost(value: float, at: tuple[int, int]) -> None:
+def _native_floats(array: np.ndarray) -> np.ndarray:
+    """float32 or float64 in native byte order: kernels know no other."""
+    single = array.dtype.kind == "f" and array.dtype.itemsize == 4
+    with np.errstate(over="ignore"):  # longer numbers become infinite
+        return array.astype(np.float32 if single else np.float64, copy=False)
+
+
+def _first(array: np.ndarray, wrong: np.ndarray) -> str:
+    """The first wrong entry, and where it is."""
+    at = tuple(int(k) for k in np.argwhere(wrong)[0])
+    return f"{array[at]} at index {at[0] if len(at) == 1 else at}"
+
+
+def _check_costs(array: Any) -> None:
+    """No NaN, nothing below what float64 can square."""
+    # The minimum is NaN if anything is: one pass, nothing allocated.
+    lowest = float(array.min()) if 0 not in array.shape else 0.0
+    if not lowest >= -LARGEST:
+        host = to_numpy(array).astype(np.float64)
+        at = tuple(int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
+        _reject_cost(host[at], at)
+
+
+def _reject_cost(value: float, at: tuple[int, ...]) -> None:
     if math.isnan(value):
         raise InvalidInput("cost", "must not contain NaN", f"NaN at {at}", "Forbid a pair with +inf instead.")
     raise InvalidInput("cost", f"must not be below {-LARGEST:g}", f"{value} at {at}", "Use a smaller finite reward.")

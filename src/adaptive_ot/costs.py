@@ -43,6 +43,14 @@ class ArrayCost:
         self.array = check.dense_cost(cost)
         self.shape: tuple[int, int] = tuple(self.array.shape)
 
+    @classmethod
+    def checked(cls, array: np.ndarray, kind: ArrayKind) -> ArrayCost:
+        """From an array that was checked before, and the kind of what the user gave."""
+        cost = cls.__new__(cls)
+        cost.kind, cost.shape = kind, array.shape
+        cost.array = kind.present(array) if kind.on_gpu else array
+        return cost
+
     def block(self, start: int, stop: int) -> np.ndarray:
         return to_numpy(self.array[start:stop])
 

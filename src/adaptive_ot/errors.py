@@ -10,9 +10,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from adaptive_ot.batch import SolutionBatch
     from adaptive_ot.solution import Solution
 
 
@@ -55,10 +56,10 @@ class InvalidInput(AdaptiveOTError, ValueError):
 class NotConverged(AdaptiveOTError, RuntimeError):
     """A solver stopped before it could certify its answer; ``solution`` is the best one it had."""
 
-    def __init__(self, message: str, solution: Solution) -> None:
+    def __init__(self, message: str, solution: Solution | SolutionBatch) -> None:
         super().__init__(message, solution)
         self.message = message
-        self.solution = solution
+        self.solution: Any = solution
 
     def __str__(self) -> str:
         return self.message

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 from adaptive_ot import _validation as check
+from adaptive_ot.batch import ProblemBatch, is_batch
 from adaptive_ot.errors import NotConverged
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Status
+from adaptive_ot.solution import Status
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 
@@ -22,7 +23,7 @@ def solve(
     solver: Exact | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
-) -> Solution:
+) -> Any:  # a union would have every caller check which one it got
     """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
 
     Parameters
@@ -30,9 +31,11 @@ def solve(
     cost
         Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer comes back in kind), nested
         lists, a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a
-        pair. Dense arrays and points are not copied.
+        pair. Dense arrays and points are not copied. An array problems x sources x targets is a batch of independent
+        problems, answered by a `SolutionBatch`.
     source_weights, target_weights
-        Non-negative weights whose totals may differ; uniform with total 1 by default.
+        Non-negative weights whose totals may differ; uniform with total 1 by default. In a batch for all problems, or
+        one row for each.
     marginals
         What the marginals must satisfy, `AtMost()` by default.
     solver
@@ -41,6 +44,11 @@ def solve(
         Called with a `Progress` several times a second during long solves.
     raise_if_not_converged
         Raise `NotConverged` rather than return a solution that misses its tolerance.
+
+    Returns
+    -------
+    Solution or SolutionBatch
+        The plan with its certificate; for a batch, those of all problems.
 
     Examples
     --------
@@ -51,11 +59,24 @@ def solve(
     >>> solution.plan
     array([[0.5, 0. ],
            [0. , 0. ]])
+    >>> aot.solve([[[-3.0, 1.0], [2.0, 4.0]], [[5.0, -1.0], [-1.0, 5.0]]]).value  # a batch of two
+    array([-1.5, -1. ])
     """
     solver = Exact() if solver is None else solver
     progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact)
     check.function("progress", progress)
+    if is_batch(cost):
+        # Numba takes half a second to import; only those who solve pay for it.
+        from adaptive_ot.solvers._batch import solve_exact_batch
+
+        batch = solve_exact_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
+        failed = [b for b, status in enumerate(batch.status) if status is not Status.OPTIMAL]
+        if raise_if_not_converged and failed:
+            which = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
+            reason = batch.status[failed[0]].value
+            raise NotConverged(f"{len(failed)} of {len(batch)} problems ({which}) failed; the first: {reason}", batch)
+        return batch
     problem = Problem.build(cost, source_weights, target_weights, marginals)
     solution = solve_exact(problem, solver, progress)
     if raise_if_not_converged and solution.status is not Status.OPTIMAL:

@@ -26,7 +26,11 @@ DENSE_LIMIT = 2**32
 
 def read_cost(path: Path) -> np.ndarray | sparse.csr_array:
     """A cost matrix; in an .npz the array "cost", the only array, or what `scipy.sparse.save_npz` wrote."""
-    return _read("cost", path, key="cost", sparse_too=True)
+    cost = _read("cost", path, key="cost", sparse_too=True)
+    if cost.ndim == 3:
+        given = f"3 with shape {cost.shape}"
+        raise InvalidInput("cost", "must have two dimensions (sources x targets)", given, "Save one problem a file.")
+    return cost
 
 
 def read_points(argument: str, path: Path) -> np.ndarray:

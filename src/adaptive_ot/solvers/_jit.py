@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import numba
+from numba import float64
+from numba.extending import intrinsic
+
+# When the files of all kernels, here and in folders below, were last changed.
+_SOURCES = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(Path(__file__).parent.rglob("*.py")))
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
@@ -17,9 +24,13 @@ def kernel(function: Callable[..., Any]) -> Any:
     abort the process when two user threads call them at once.
     """
     try:
-        return numba.njit(cache=True, **_OPTIONS)(function)
+        compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable place for the cache, as in a read-only container
         return numba.njit(**_OPTIONS)(function)
+    # A kernel contains those it calls, but Numba would look for changes in the file of the caller only.
+    with suppress(AttributeError):
+        compiled._cache._cache_file._source_stamp = _SOURCES
+    return compiled
 
 
 def reduced(function: Callable[..., Any]) -> Any:
@@ -30,3 +41,16 @@ def reduced(function: Callable[..., Any]) -> Any:
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers: a tree passed by value costs more than these short bodies."""
     return numba.njit(inline="always", **_OPTIONS)(function)
+
+
+def _lower(typing_context: Any, a: Any, b: Any) -> Any:
+    """The lower of two float64 that are not NaN; loops that take a minimum with it become vector instructions."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        flags = ("nnan", "nsz")
+        return builder.select(builder.fcmp_ordered("<", *arguments, flags=flags), *arguments, flags=flags)
+
+    return float64(float64, float64), generate
+
+
+lower: Any = intrinsic(_lower)

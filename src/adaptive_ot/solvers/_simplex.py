@@ -53,6 +53,51 @@ class Tree(NamedTuple):
     potential: np.ndarray
 
 
+class Arcs(NamedTuple):
+    """Arcs from `tail` to `head` that may enter the tree; the slack arcs come first."""
+
+    tail: np.ndarray
+    head: np.ndarray
+    cost: np.ndarray
+
+
+@kernel
+def slack_tree(source_weights, target_weights):
+    """The tree in which everything goes to, or comes from, the root."""
+    sources, root = source_weights.size, source_weights.size + target_weights.size
+    parent, depth, flow = np.empty(root + 1, np.uint32), np.empty(root + 1, np.int32), np.empty(root + 1, np.int64)
+    following, preceding = np.empty(root + 1, np.uint32), np.empty(root + 1, np.uint32)
+    for node in range(root):
+        parent[node], depth[node] = root, 1
+        flow[node] = source_weights[node] if node < sources else target_weights[node - sources]
+        following[node], preceding[node + 1] = node + 1, node
+    parent[root], depth[root], flow[root] = root, 0, 0
+    following[root], preceding[0] = 0, root
+    return Tree(parent, following, preceding, depth, flow, np.zeros(root + 1), np.zeros(root + 1))
+
+
+@kernel
+def slack_arcs(sources, targets):
+    """They are priced like any other arc, or the answer would be wrong."""
+    root = sources + targets
+    tail, head = np.empty(root, np.uint32), np.empty(root, np.uint32)
+    for node in range(root):
+        tail[node], head[node] = (node, root) if node < sources else (root, node)
+    return Arcs(tail, head, np.zeros(root))
+
+
+@kernel
+def with_pairs(arcs, sources, rows, columns, costs):
+    """The arcs, followed by those of some pairs."""
+    first, size = arcs.tail.size, arcs.tail.size + rows.size
+    tail, head, cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
+    for k in range(first):
+        tail[k], head[k], cost[k] = arcs.tail[k], arcs.head[k], arcs.cost[k]
+    for k in range(rows.size):
+        tail[first + k], head[first + k], cost[first + k] = rows[k], sources + columns[k], costs[k]
+    return Arcs(tail, head, cost)
+
+
 def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:
     """Whether a reduced cost, cost - u - v, is below zero by more than rounding."""
     return reduced_cost < -PRECISION * (abs(cost) + abs(u) + abs(v))
@@ -183,7 +228,7 @@ def _pivot(tree, sources, i, j, cost, reduced_cost):
 
 
 @kernel
-def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, work_limit):
+def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
     """Pivot until no arc has a reduced cost below zero by more than rounding, or until one of the limits.
 
     Arcs are priced in blocks, cyclically from `cursor`, and the best arc of a block enters. Blocks hold about the
@@ -191,8 +236,9 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, w
     Returns (pivots, cursor, finished).
     """
     potential = tree.potential
-    arcs = tail.size
-    smallest = max(int(np.sqrt(arcs)), 16)
+    tail, head, cost = arcs.tail, arcs.head, arcs.cost
+    size = tail.size
+    smallest = max(int(np.sqrt(size)), 16)
     moved_on_average = 0.0
     pivots = 0
     work = 0
@@ -202,15 +248,15 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, w
         block = min(max(smallest, int(8 * moved_on_average)), 6 * smallest)
         best, entering = -tolerance, -1
         priced = 0
-        while priced < arcs and entering < 0:
-            end = min(cursor + block, arcs)
+        while priced < size and entering < 0:
+            end = min(cursor + block, size)
             for arc in range(cursor, end):
                 u, v = potential[tail[arc]], potential[head[arc]]
                 reduced_cost = cost[arc] - u - v
                 if reduced_cost < best and _is_negative(reduced_cost, cost[arc], u, v):
                     best, entering = reduced_cost, arc
             priced += end - cursor
-            cursor = end if end < arcs else 0
+            cursor = end if end < size else 0
         work += priced
         if entering >= 0 and pivots == pivot_limit:
             break
@@ -229,15 +275,59 @@ def _optimise(tree, sources, tail, head, cost, tolerance, cursor, pivot_limit, w
 
 
 @kernel
-def _settle(tree, weights, flow, below):
-    """The flows of a tree for any weights, from the leaves up, and the total weight on and below every node."""
+def settled(tree, weights):
+    """The flows of a tree for real weights (of sources, then targets), from the leaves up, and their rounding.
+
+    A flow is the sum of the weights, with signs, on and below a node.
+    """
     root = tree.parent.size - 1
-    flow[:root], below[:root] = weights, weights
+    flow, rounding = np.zeros(root + 1), np.zeros(root + 1)
+    for node in range(root):
+        flow[node], rounding[node] = weights[node], 2.0**-52 * weights[node]
     node = tree.preceding[root]
     while node != root:
         flow[tree.parent[node]] -= flow[node]
-        below[tree.parent[node]] += below[node]
+        rounding[tree.parent[node]] += rounding[node]
         node = tree.preceding[node]
+    return flow, rounding
+
+
+@kernel
+def carrying_pairs(tree, sources, flow, least):
+    """Rows, columns, flows and costs of the pairs in the tree that carry more than `least`, by row, then column."""
+    root = tree.parent.size - 1
+    nodes, count = np.empty(root, np.int64), 0
+    row_of, column_of = np.empty(root, np.int64), np.empty(root, np.int64)
+    for node in range(root):
+        parent = np.int64(tree.parent[node])
+        if parent != root and flow[node] > least[node]:
+            row_of[node] = node if node < sources else parent
+            column_of[node] = (parent if node < sources else node) - sources
+            nodes[count] = node
+            count += 1
+    nodes = _sorted(_sorted(nodes[:count], column_of, root - sources), row_of, sources)
+    rows, columns = np.empty(count, np.int64), np.empty(count, np.int64)
+    flows, costs = np.empty(count, flow.dtype), np.empty(count)
+    for k in range(count):
+        node = nodes[k]
+        rows[k], columns[k], flows[k], costs[k] = row_of[node], column_of[node], flow[node], tree.cost[node]
+    return rows, columns, flows, costs
+
+
+@kernel
+def _sorted(nodes, keys, most):
+    """Nodes by their keys below `most`, otherwise in the order they had."""
+    start = np.zeros(most + 1, np.int64)
+    for k in range(nodes.size):
+        start[keys[nodes[k]] + 1] += 1
+    for key in range(most):
+        start[key + 1] += start[key]
+    result = np.empty(nodes.size, np.int64)
+    for k in range(nodes.size):
+        key = keys[nodes[k]]
+        result[start[key]] = nodes[k]
+        start[key] += 1
+    return result
 
 
 class NetworkSimplex:
@@ -261,35 +351,17 @@ class NetworkSimplex:
     """
 
     def __init__(self, source_weights: np.ndarray, target_weights: np.ndarray) -> None:
-        n, m = source_weights.size, target_weights.size
-        root = n + m
-        nodes = np.arange(root + 1, dtype=np.uint32)
-        depth = np.ones(root + 1, np.int32)
-        depth[root] = 0
-        self.sources, self.targets = n, m
-        self.tree = Tree(
-            parent=np.full(root + 1, root, np.uint32),
-            following=np.append(nodes[1:], np.uint32(0)),
-            preceding=np.append(nodes[-1:], nodes[:-1]),
-            depth=depth,
-            flow=np.concatenate([source_weights, target_weights, [0]]).astype(np.int64),
-            cost=np.zeros(root + 1),
-            potential=np.zeros(root + 1),
-        )
-        # The slack arcs come first; they are priced like any other, or the answer would be wrong.
-        self.tail = np.concatenate([nodes[:n], np.full(m, root, np.uint32)])
-        self.head = np.concatenate([np.full(n, root, np.uint32), nodes[n:root]])
-        self.cost = np.zeros(root)
+        self.sources, self.targets = source_weights.size, target_weights.size
+        self.tree = slack_tree(source_weights, target_weights)
+        self.arcs = slack_arcs(self.sources, self.targets)
         self.pivots = 0
         self._cursor = 0
         self._tolerance = 0.0
 
     def add_arcs(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> None:
         """Allow transport on further pairs; the next search for an entering arc starts with them."""
-        self._cursor = self.tail.size if rows.size else 0
-        self.tail = np.concatenate([self.tail, rows.astype(np.uint32)])
-        self.head = np.concatenate([self.head, (columns + self.sources).astype(np.uint32)])
-        self.cost = np.concatenate([self.cost, costs])
+        self._cursor = self.arcs.tail.size if rows.size else 0
+        self.arcs = with_pairs(self.arcs, self.sources, rows, columns, costs)
 
     def optimise(self, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
         """Pivot to optimality over the arcs at hand; False if `max_pivots` in all came first.
@@ -302,9 +374,8 @@ class NetworkSimplex:
         impatient_at, value = self.pivots + patience, self._value()
         while True:
             limit = min(max_pivots, impatient_at) - self.pivots
-            arcs = self.tail, self.head, self.cost
-            pivots, self._cursor, finished = _optimise(
-                self.tree, np.uint32(self.sources), *arcs, self._tolerance, self._cursor, limit, WORK_PER_CALL
+            pivots, self._cursor, finished = optimise(
+                self.tree, np.uint32(self.sources), self.arcs, self._tolerance, self._cursor, limit, WORK_PER_CALL
             )
             self.pivots += pivots
             report()
@@ -313,7 +384,7 @@ class NetworkSimplex:
             if self.pivots == impatient_at:
                 value_before, value = value, self._value()
                 if value >= value_before - 1e-12 * abs(value_before):
-                    self._tolerance = max(4 * self._tolerance, 1e-15 * np.abs(self.cost).max())
+                    self._tolerance = max(4 * self._tolerance, 1e-15 * np.abs(self.arcs.cost).max())
                 impatient_at += patience
 
     def _value(self) -> float:
@@ -329,18 +400,8 @@ class NetworkSimplex:
         """Rows, columns, flows and costs of the pairs in the tree that carry something, by row, then column.
 
         With `weights` (of sources, then targets) the flows are those of the tree for these real numbers instead of the
-        integers. A flow is their sum, with signs, on one side of its arc; if it does not exceed the rounding of that
-        sum, it counts as zero.
+        integers; flows that do not exceed their rounding count as zero.
         """
-        n, root = self.sources, self.sources + self.targets
-        flow, least = self.tree.flow, 0
-        if weights is not None:
-            flow, below = np.zeros(root + 1), np.zeros(root + 1)
-            _settle(self.tree, weights, flow, below)
-            least = 2.0**-52 * below[:root]
-        node = np.flatnonzero((self.tree.parent[:root] != root) & (flow[:root] > least))
-        parent = self.tree.parent[node].astype(np.int64)
-        rows = np.where(node < n, node, parent)
-        columns = np.where(node < n, parent, node) - n
-        order = np.argsort(rows * self.targets + columns)
-        return rows[order], columns[order], flow[node][order], self.tree.cost[node][order]
+        flow = self.tree.flow
+        flow, least = (flow, np.zeros(flow.size)) if weights is None else settled(self.tree, weights)
+        return carrying_pairs(self.tree, self.sources, flow, least)

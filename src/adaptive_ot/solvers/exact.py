@@ -16,6 +16,7 @@ from adaptive_ot.solution import Solution, Status, marginal
 if TYPE_CHECKING:
     from adaptive_ot.solvers._pricing import Violated
     from adaptive_ot.solvers._simplex import NetworkSimplex
+    from adaptive_ot.solvers._weights import NetworkWeights
 
 # How many pairs of lowest reduced cost are kept for every node in the first and in later rounds.
 FIRST_KEEP = 16
@@ -42,12 +43,16 @@ class Exact:
         if self.max_pivots is not None:
             check.whole_number("max_pivots", self.max_pivots, minimum=0)
 
+    def pivot_limit(self, points: int) -> int:
+        """After how many pivots to give up on a problem of so many points."""
+        return 1000 * points if self.max_pivots is None else self.max_pivots
+
 
 class Progress(NamedTuple):
     """What a long solve reports several times a second.
 
     `fraction` is how much of the current stage is done, where that is known; `gap` the certified gap after the last
-    round of pricing.
+    round of pricing. For a batch, these are the part of the problems solved and the largest of their gaps.
     """
 
     stage: str
@@ -66,19 +71,22 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     # Numba takes half a second to import; only those who solve pay for it.
     from adaptive_ot.solvers._pricing import pricing_for
     from adaptive_ot.solvers._simplex import NetworkSimplex, is_negative
+    from adaptive_ot.solvers._weights import network_weights
 
     n, m = problem.cost.shape
-    max_pivots = 1000 * (n + m) if solver.max_pivots is None else solver.max_pivots
+    max_pivots = solver.pivot_limit(n + m)
     round_number, gap = 0, math.inf
     simplex: NetworkSimplex | None = None
 
     def tell(stage: str, fraction: float | None) -> None:
-        pivots, arcs = (simplex.pivots, simplex.cost.size - n - m) if simplex else (0, 0)
+        pivots, arcs = (simplex.pivots, simplex.arcs.cost.size - n - m) if simplex else (0, 0)
         report(Progress(stage, round_number, fraction, pivots, arcs, gap))
 
     pricing = pricing_for(problem.cost)
     cheapest = pricing.cheapest(FIRST_KEEP, lambda done: tell("pricing", done))
-    weights = network_weights(problem, cheapest, pricing.complete)
+    weights = network_weights(
+        problem.source_weights, problem.target_weights, cheapest.rows, cheapest.columns, pricing.complete
+    )
     # Targets that take nothing get no arcs.
     found = only(cheapest, weights.target[cheapest.columns] > 0)
     simplex = NetworkSimplex(weights.source, weights.target)
@@ -103,80 +111,6 @@ def only(violated: Violated, use: np.ndarray) -> Violated:
     return violated if use.all() else violated._replace(rows=rows[use], columns=columns[use], costs=costs[use])
 
 
-class NetworkWeights(NamedTuple):
-    """Weights for the simplex, which computes with integers, so that flows have no rounding and ties are exact.
-
-    Where all weights are multiples of a `unit`, a flow times the unit is a mass. Otherwise `real` holds the weights (of
-    sources, then targets) that the integers stand for, and mass is computed from them.
-    """
-
-    source: np.ndarray
-    target: np.ndarray
-    unit: float = 1.0
-    real: np.ndarray | None = None
-
-
-def network_weights(problem: Problem, negative: Violated, complete: bool) -> NetworkWeights:
-    """Integers for the weights of a problem.
-
-    Uniform weights (the usual case) are multiples of a common unit. Others are given as multiples of a power of two,
-    2**-60 of the total that can be used, which is exact for integers.
-
-    `negative` must hold a pair of every point that has a negative cost, since the other points do not matter, and
-    all such pairs if `complete`.
-    """
-    mu, nu = problem.source_weights, problem.target_weights
-    n, m = mu.size, nu.size
-    if n and m and (mu == mu[0]).all() and (nu == nu[0]).all() and mu[0] > 0 and nu[0] > 0:
-        if mu[0] == nu[0]:
-            return NetworkWeights(np.ones(n, np.int64), np.ones(m, np.int64), float(mu[0]))
-        if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
-            common = math.gcd(n, m)
-            source, target = np.full(n, m // common), np.full(m, n // common)
-            return NetworkWeights(source, target, float(mu[0]) / (m // common))
-    rows, columns = negative.rows, negative.columns
-    usable = (
-        usable_weight(n, rows, nu, columns, complete),
-        usable_weight(m, columns, mu, rows, complete),
-    )
-    real = [np.minimum(weights, most) for weights, most in zip((mu, nu), usable, strict=True)]
-    exponent = 60 - math.frexp(max(side.sum() for side in real))[1]
-    source, target = (np.ceil(np.ldexp(side, exponent)).astype(np.int64) for side in real)
-    # Where a weight was lowered it must stay above what its partners have, as integers too.
-    lowered = mu > usable[0], nu > usable[1]
-    source[lowered[0]] = usable_weight(n, rows, target, columns, complete)[lowered[0]]
-    target[lowered[1]] = usable_weight(m, columns, source, rows, complete)[lowered[1]]
-    return NetworkWeights(source, target, real=np.concatenate(real))
-
-
-def usable_weight(
-    size: int, points: np.ndarray, other_weights: np.ndarray, partners: np.ndarray, complete: bool
-) -> np.ndarray:
-    """Twice what all partners of each point weigh: it can never use more, and has slack, so its potential stays zero.
-
-    A point whose partners weigh nothing needs slack too, as much as any other; one without partners needs nothing.
-    """
-    has_partner = np.zeros(size, bool)
-    has_partner[points] = True
-    if complete:
-        usable = 2 * marginal(points, other_weights[partners], size)
-    else:
-        matters = np.zeros(other_weights.size, bool)
-        matters[partners] = True
-        usable = np.full(size, 2.0 * other_weights[matters].sum())
-    most = usable.max(initial=0.0) or np.inf
-    return np.where(has_partner, np.where(usable > 0, usable, most), 0.0)
-
-
-def fit(problem: Problem, rows: np.ndarray, columns: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """Mass scaled down to weights it exceeds: by rounding, or where these are minute beside the others."""
-    for weights, index in ((problem.source_weights, rows), (problem.target_weights, columns)):
-        total = marginal(index, mass, weights.size)
-        share = np.divide(weights, total, out=np.ones_like(total), where=total > weights)
-        mass = mass * share[index]
-    return mass
-
-
 def certify(
     problem: Problem,
     solver: Exact,
@@ -187,14 +121,18 @@ def certify(
     within_limit: bool,
 ) -> Solution:
     """The solution at a basis, with its gap to the dual value of feasible potentials."""
-    n, m = problem.cost.shape
-    rows, columns, flow, cost = simplex.transport(weights.real)
-    mass = flow * weights.unit if weights.real is None else fit(problem, rows, columns, flow)
+    from adaptive_ot.solvers._weights import fit
+
+    mu, nu = problem.source_weights, problem.target_weights
+    rows, columns, flow, cost = simplex.transport(None if weights.unit else weights.real)
+    mass = flow * (weights.unit or 1.0)
+    if not weights.unit:
+        fit(mass, rows, columns, mu, nu)
     value = float(cost @ mass)
-    dual_value = float(problem.source_weights @ source_potential + problem.target_weights @ target_potential)
+    dual_value = float(mu @ source_potential + nu @ target_potential)
     gap = max(0.0, value - dual_value)
-    source_marginal, target_marginal = marginal(rows, mass, n), marginal(columns, mass, m)
-    over_source, over_target = source_marginal - problem.source_weights, target_marginal - problem.target_weights
+    source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
+    over_source, over_target = source_marginal - mu, target_marginal - nu
     if not within_limit:
         status = Status.PIVOT_LIMIT
     elif gap > solver.tolerance * max(1.0, abs(value)):

@@ -1,0 +1,265 @@
+"""Many problems of the same size, and their solutions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, overload
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import ArrayKind, is_sparse
+from adaptive_ot.costs import ArrayCost
+from adaptive_ot.marginals import AtMost
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution, Status
+
+
+def is_batch(cost: Any) -> bool:
+    """Whether a user's cost is one of many problems: an array, or nested lists, of three dimensions."""
+    depth = 0
+    while isinstance(cost, list | tuple):
+        depth, cost = depth + 1, cost[0] if cost else None
+    return not is_sparse(cost) and depth + getattr(cost, "ndim", 0) == 3
+
+
+@dataclass(frozen=True, eq=False)
+class ProblemBatch(Sequence[Problem]):
+    """Problems of the same size, each with a cost and weights of its own.
+
+    Made with `ProblemBatch.build`, which checks its input.
+
+    Examples
+    --------
+    >>> problems = ProblemBatch.build([[[-1.0, 2.0]], [[3.0, -2.0]]])
+    >>> len(problems), problems[1].objective([[0.0, 0.5]])
+    (2, -1.0)
+    """
+
+    cost: np.ndarray
+    kind: ArrayKind
+    source_weights: np.ndarray
+    target_weights: np.ndarray
+    marginals: AtMost
+
+    @classmethod
+    def build(
+        cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: AtMost | None = None
+    ) -> ProblemBatch:
+        """Check what a user may pass: costs of shape (problems, sources, targets), weights for all problems or each."""
+        marginals = AtMost() if marginals is None else marginals
+        check.instance("marginals", marginals, AtMost)
+        kind, array = ArrayKind.of(cost), check.cost_batch(cost)
+        batch, n, m = array.shape
+        return cls(
+            array,
+            kind,
+            check.weights("source_weights", source_weights, n, kind, batch),
+            check.weights("target_weights", target_weights, m, kind, batch),
+            marginals,
+        )
+
+    def __len__(self) -> int:
+        return len(self.cost)
+
+    @overload
+    def __getitem__(self, index: int) -> Problem: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Problem]: ...
+    def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
+        if isinstance(index, slice):
+            return [self[b] for b in range(len(self))[index]]
+        cost = ArrayCost.checked(self.cost[index], self.kind)
+        return Problem(cost, self.source_weights[index], self.target_weights[index], self.marginals)
+
+
+class Plans(Protocol):
+    """How a solver stores its plans."""
+
+    def support(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Sources, targets and masses of the pairs of one problem that carry mass, by source, then target."""
+        ...
+
+    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
+        """All plans in one array."""
+        ...
+
+
+class PairLists(NamedTuple):
+    """Plans as the first `length` pairs of a row for each problem: far less to write than dense plans."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    mass: np.ndarray
+    length: np.ndarray
+
+    @classmethod
+    def empty(cls, batch: int, n: int, m: int) -> PairLists:
+        """Room for the basic solutions of problems of n sources and m targets."""
+        shape = (batch, min(n * m, n + m))
+        return cls(np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape), np.zeros(batch, np.int64))
+
+    def part(self, problems: slice) -> PairLists:
+        """Those of some of the problems, to write to."""
+        return PairLists(*(side[problems] for side in self))
+
+    def support(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rows, columns, mass = (side[index, : self.length[index]] for side in (self.rows, self.columns, self.mass))
+        return rows, columns, mass
+
+    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
+        used = np.arange(self.rows.shape[1]) < self.length[:, None]
+        problem, _ = np.nonzero(used)
+        plans = np.zeros(shape, dtype)
+        plans[problem, self.rows[used], self.columns[used]] = self.mass[used]
+        return plans
+
+
+class Answers(NamedTuple):
+    """What a solver finds out about each problem, in float64; `Solution` says what the names mean."""
+
+    value: np.ndarray
+    mass: np.ndarray
+    gap: np.ndarray
+    violation: np.ndarray
+    source_marginal: np.ndarray
+    target_marginal: np.ndarray
+    source_potential: np.ndarray
+    target_potential: np.ndarray
+    iterations: np.ndarray
+
+    @classmethod
+    def empty(cls, batch: int, n: int, m: int) -> Answers:
+        """Room for the answers to problems of n sources and m targets."""
+        numbers, sides = np.empty((4, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
+        return cls(*numbers, *sides, iterations=np.zeros(batch, np.int64))
+
+    def part(self, problems: slice) -> Answers:
+        """Those to some of the problems, to write to."""
+        return Answers(*(array[problems] for array in self))
+
+
+def _stacked(name: str) -> cached_property[Any]:
+    """An answer to all problems, in the library and precision of the input."""
+    return cached_property(lambda batch: batch.problems.kind.present(getattr(batch.answers, name)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SolutionBatch(Sequence[Solution]):
+    """The solutions of many problems.
+
+    ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
+    problem as first index, in the library and precision of the input: `plan`, `value`, `mass`, `gap`, `violation`,
+    `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`; `status` is a tuple.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> batch = aot.solve([[[-3.0, 1.0], [2.0, 4.0]], [[-1.0, 1.0], [1.0, -1.0]]])
+    >>> batch.value
+    array([-1.5, -1. ])
+    >>> batch.plan[0]
+    array([[0.5, 0. ],
+           [0. , 0. ]])
+    >>> batch[1].mass
+    1.0
+    >>> print(batch)
+    Adaptive transport, 2 problems of 2 x 2
+      status    2 optimal
+      value     -1.5 to -1   (certified gap at most 0)
+      mass      0.5 to 1
+      active    75 % of the sources, 75 % of the targets
+    """
+
+    problems: ProblemBatch
+    plans: Plans
+    answers: Answers
+    status: tuple[Status, ...]
+
+    value = _stacked("value")
+    mass = _stacked("mass")
+    gap = _stacked("gap")
+    violation = _stacked("violation")
+    source_marginal = _stacked("source_marginal")
+    target_marginal = _stacked("target_marginal")
+    source_potential = _stacked("source_potential")
+    target_potential = _stacked("target_potential")
+    iterations = _stacked("iterations")
+
+    @cached_property
+    def active_source(self) -> Any:
+        """Which sources carry mass."""
+        return self.problems.kind.present(self.answers.source_marginal > 0)
+
+    @cached_property
+    def active_target(self) -> Any:
+        """Which targets carry mass."""
+        return self.problems.kind.present(self.answers.target_marginal > 0)
+
+    @cached_property
+    def plan(self) -> Any:
+        """All plans as one dense array, made when it is first asked for."""
+        kind = self.problems.kind
+        return kind.present(self.plans.dense(self.problems.cost.shape, kind.dtype))
+
+    def __len__(self) -> int:
+        return len(self.problems)
+
+    @overload
+    def __getitem__(self, index: int) -> Solution: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Solution]: ...
+    def __getitem__(self, index: int | slice) -> Solution | list[Solution]:
+        if isinstance(index, slice):
+            return [self[b] for b in range(len(self))[index]]
+        present, answers = self.problems.kind.present, self.answers
+        return Solution(
+            problem=self.problems[index],
+            support=self.plans.support(index),
+            value=float(answers.value[index]),
+            mass=float(answers.mass[index]),
+            source_marginal=present(answers.source_marginal[index]),
+            target_marginal=present(answers.target_marginal[index]),
+            source_potential=present(answers.source_potential[index]),
+            target_potential=present(answers.target_potential[index]),
+            active_source=present(answers.source_marginal[index] > 0),
+            active_target=present(answers.target_marginal[index] > 0),
+            gap=float(answers.gap[index]),
+            violation=float(answers.violation[index]),
+            status=self.status[index],
+            iterations=int(answers.iterations[index]),
+        )
+
+    def __repr__(self) -> str:
+        batch, n, m = self.problems.cost.shape
+        return f"<SolutionBatch of {batch} problems of {n} x {m}: {self._statuses()}>"
+
+    def __str__(self) -> str:
+        batch, n, m = self.problems.cost.shape
+        answers = self.answers
+        title = f"Adaptive transport, {batch} problems of {n} x {m}"
+        if batch == 0:
+            return title
+        active = [
+            f"{np.count_nonzero(side > 0) / max(1, side.size):.0%}".replace("%", " %")
+            for side in (answers.source_marginal, answers.target_marginal)
+        ]
+        return "\n".join(
+            [
+                title,
+                f"  status    {self._statuses()}",
+                f"  value     {_range(answers.value)}   (certified gap at most {answers.gap.max():.2g})",
+                f"  mass      {_range(answers.mass)}",
+                f"  active    {active[0]} of the sources, {active[1]} of the targets",
+            ]
+        )
+
+    def _statuses(self) -> str:
+        return ", ".join(f"{count} {status.name.lower()}" for status, count in Counter(self.status).items()) or "none"
+
+
+def _range(numbers: np.ndarray) -> str:
+    return f"{numbers.min():.6g} to {numbers.max():.6g}"

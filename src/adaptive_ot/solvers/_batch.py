@@ -1,0 +1,185 @@
+"""Many small problems at once: a kernel solves one after the other, and threads share them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numba
+import numpy as np
+
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.batch import Answers, PairLists, ProblemBatch, SolutionBatch
+from adaptive_ot.solution import Solution, Status, marginal
+from adaptive_ot.solvers._assignment import ALONE, assign
+from adaptive_ot.solvers._jit import kernel, lower
+from adaptive_ot.solvers._scan import negative_pairs
+from adaptive_ot.solvers._simplex import (
+    PIVOTS_PER_NODE,
+    WORK_PER_CALL,
+    carrying_pairs,
+    optimise,
+    settled,
+    slack_arcs,
+    slack_tree,
+    with_pairs,
+)
+from adaptive_ot.solvers._threads import run_together
+from adaptive_ot.solvers._weights import are_equal, fit, network_weights
+from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
+
+# Problems of more pairs get a solver that looks at few of them, and threads, of their own.
+SMALL = 2**16
+
+# A thread is worth its while from this many pairs on, and solves so many between two looks at the clock and at Ctrl-C.
+PAIRS_PER_THREAD = 2**15
+PAIRS_PER_CALL = 2**20
+
+
+def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
+    """Solve small problems with kernels; the others, and those a kernel cannot certify as optimal, one by one."""
+    batch, n, m = problems.cost.shape
+    pairs, answers = PairLists.empty(batch, n, m), Answers.empty(batch, n, m)
+    optimal = np.zeros(batch, np.bool_)
+    if n * m <= SMALL:
+        limits = solver.pivot_limit(n + m), float(solver.tolerance)
+
+        def solve_share(part: slice) -> None:
+            # Kernels that know only float64 are compiled once.
+            cost = problems.cost[part].astype(np.float64, copy=False)
+            weights = problems.source_weights[part], problems.target_weights[part]
+            _solve_all(cost, *weights, *limits, pairs.part(part), answers.part(part), optimal[part])
+
+        threads = min(numba.get_num_threads(), batch * n * m // PAIRS_PER_THREAD + 1)
+        step = threads * (PAIRS_PER_CALL // max(1, n * m))
+        for start in range(0, batch, step):
+            stop = min(start + step, batch)
+            cuts = [start + (stop - start) * k // threads for k in range(threads + 1)]
+            run_together([partial(solve_share, slice(cuts[k], cuts[k + 1])) for k in range(threads)])
+            done = optimal[:stop]
+            gap = float(answers.gap[:stop][done].max(initial=0.0))
+            report(Progress("batch", 1, float(done.sum()) / batch, int(answers.iterations.sum()), 0, gap))
+    status = [Status.OPTIMAL] * batch
+    for b in np.flatnonzero(~optimal).tolist():
+        done = np.count_nonzero(optimal)
+        solution = solve_exact(problems[b], solver, lambda now, done=done: report(now._replace(fraction=done / batch)))
+        _store(solution, b, pairs, answers)
+        status[b], optimal[b] = solution.status, True
+    return SolutionBatch(problems, pairs, answers, tuple(status))
+
+
+def _store(solution: Solution, b: int, pairs: PairLists, answers: Answers) -> None:
+    """Write the solution of one problem to its place among the others."""
+    rows, columns, mass = solution.support
+    pairs.length[b] = mass.size
+    for side, values in zip(pairs, solution.support, strict=False):
+        side[b, : mass.size] = values
+    marginals = {
+        "source_marginal": marginal(rows, mass, answers.source_marginal.shape[1]),
+        "target_marginal": marginal(columns, mass, answers.target_marginal.shape[1]),
+    }
+    for name, array in answers._asdict().items():
+        array[b] = marginals[name] if name in marginals else to_numpy(getattr(solution, name))
+
+
+@kernel
+def _solve_all(cost, mu, nu, max_pivots, tolerance, pairs, answers, optimal):
+    """Solve one problem after the other."""
+    for b in range(optimal.size):
+        rows, columns, mass = pairs.rows[b], pairs.columns[b], pairs.mass[b]
+        f, g = answers.source_potential[b], answers.target_potential[b]
+        if are_equal(mu[b]) and are_equal(nu[b]) and mu[b, 0] == nu[b, 0]:
+            count, steps = _match(cost[b], mu[b, 0], max_pivots, rows, columns, mass, f, g)
+        else:
+            count, steps = _flow(cost[b], mu[b], nu[b], max_pivots, rows, columns, mass, f)
+        answers.iterations[b], pairs.length[b] = steps, max(0, count)
+        _transform(cost[b], f, g)
+        source_marginal, target_marginal = answers.source_marginal[b], answers.target_marginal[b]
+        source_marginal[:], target_marginal[:] = 0.0, 0.0
+        value, total = 0.0, 0.0
+        for k in range(pairs.length[b]):
+            value += cost[b, rows[k], columns[k]] * mass[k]
+            total += mass[k]
+            source_marginal[rows[k]] += mass[k]
+            target_marginal[columns[k]] += mass[k]
+        answers.value[b], answers.mass[b] = value, total
+        answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
+        answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
+        optimal[b] = count >= 0 and answers.gap[b] <= tolerance * max(1.0, abs(value))
+
+
+@kernel
+def _match(cost, weight, max_steps, rows, columns, mass, f, g):
+    """Solve an assignment; returns how many pairs there are, -1 if it took too many steps, and the steps."""
+    partner = np.empty(f.size, np.int64)
+    steps = assign(cost, partner, g, max_steps)
+    count = 0
+    for i in range(f.size):
+        j = partner[i]
+        f[i] = 0.0 if j == ALONE else min(0.0, cost[i, j] - g[j])
+        if j != ALONE:
+            rows[count], columns[count], mass[count] = i, j, weight
+            count += 1
+    return count if steps <= max_steps else -1, steps
+
+
+@kernel
+def _flow(cost, mu, nu, max_pivots, rows, columns, mass, f):
+    """Solve by the simplex, over all negative pairs; returns like `_match`."""
+    n = mu.size
+    i, j, costs = negative_pairs(cost, cost.size)
+    weights = network_weights(mu, nu, i, j, True)
+    slack = slack_arcs(n, nu.size)
+    arcs = with_pairs(slack, n, *_useful(i, j, costs, weights.target))
+    cursor = slack.tail.size if arcs.tail.size > slack.tail.size else 0
+    tree = slack_tree(weights.source, weights.target)
+    limit = min(max_pivots, PIVOTS_PER_NODE * tree.parent.size)
+    pivots, _, finished = optimise(tree, np.uint32(n), arcs, 0.0, cursor, limit, WORK_PER_CALL)
+    for k in range(n):
+        f[k] = min(tree.potential[k], 0.0)
+    flow, least = settled(tree, weights.real)
+    if weights.unit > 0:
+        for k in range(least.size):
+            flow[k], least[k] = tree.flow[k] * weights.unit, 0.0
+    i, j, carried, _ = carrying_pairs(tree, n, flow, least)
+    if weights.unit == 0:
+        fit(carried, i, j, mu, nu)
+    for k in range(i.size):
+        rows[k], columns[k], mass[k] = i[k], j[k], carried[k]
+    return i.size if finished else -1, pivots
+
+
+@kernel
+def _useful(rows, columns, costs, target_weights):
+    """The pairs whose target takes something."""
+    count = 0
+    for k in range(rows.size):
+        rows[count], columns[count], costs[count] = rows[k], columns[k], costs[k]
+        count += target_weights[columns[k]] > 0
+    return rows[:count], columns[:count], costs[:count]
+
+
+@kernel
+def _transform(cost, f, g):
+    """The best target potential for a source potential: g_j = min(0, min_i C_ij - f_i)."""
+    g[:] = 0.0
+    for i in range(f.size):
+        costs, f_i = cost[i], f[i]
+        for j in range(g.size):
+            g[j] = lower(g[j], costs[j] - f_i)
+
+
+@kernel
+def _dot(a, b):
+    total = 0.0
+    for k in range(a.size):
+        total += a[k] * b[k]
+    return total
+
+
+@kernel
+def _excess(marginal, weights):
+    worst = 0.0
+    for k in range(weights.size):
+        worst = max(worst, marginal[k] - weights[k])
+    return worst
