@@ -263,7 +263,7 @@ def test_progress(monkeypatch):
     assert fractions == sorted(fractions)  # pyright: ignore[reportArgumentType]
     assert fractions[-1] == 1.0
     assert {report.stage for report in reports} == {"batch"}
-    assert reports[-1].pivots == batch.iterations.sum()
+    assert reports[-1].iterations == batch.iterations.sum()
     assert reports[-1].gap == batch.gap.max()
 
 

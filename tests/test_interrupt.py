@@ -87,7 +87,7 @@ def test_progress_is_sane():
         assert numbers == sorted(numbers)
         assert numbers[0] == 0
         assert numbers[-1] > 0
-    assert reports[-1].pivots == solution.iterations
+    assert reports[-1].iterations == solution.iterations
     assert math.isinf(reports[0].gap)  # before the first certificate
     assert math.isfinite(reports[-1].gap)
 

@@ -12,6 +12,7 @@ from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
 from adaptive_ot.solve import solve
+from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact, Progress
 
 __version__ = "0.1.0"
@@ -21,6 +22,7 @@ __all__ = [
     "AtMost",
     "Cluster",
     "DistanceCost",
+    "Entropic",
     "Exact",
     "InvalidInput",
     "JointCost",

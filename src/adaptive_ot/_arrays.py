@@ -37,8 +37,10 @@ class ArrayKind:
     def on_gpu(self) -> bool:
         return self.library == "torch" and self.device.type == "cuda"
 
-    def present(self, values: np.ndarray) -> Any:
+    def present(self, values: Any) -> Any:
         """`values` in this library, on this device; floating values in this precision."""
+        if is_torch_array(values):  # already there
+            return values.to(getattr(sys.modules["torch"], self.dtype.name))
         if values.dtype.kind == "f":
             values = values.astype(self.dtype, copy=False)
         if self.library == "numpy":

@@ -27,14 +27,15 @@ SMALLEST_SQUARE = 1e-290
 REAL = "biuf"
 
 
-def number(name: str, value: Any, *, minimum: float = -LARGEST) -> float:
-    """A real number between `minimum` and what float64 can square."""
+def number(name: str, value: Any, *, minimum: float = -LARGEST, above: float | None = None) -> float:
+    """A real number from `minimum`, or from just `above` a limit, to what float64 can square."""
     try:
         result = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         result = math.nan
-    if not minimum <= result <= LARGEST:
-        rule = f"must be a number from {minimum:g} to {LARGEST:g}"
+    if not (minimum <= result <= LARGEST and (above is None or result > above)):
+        lowest = f"from {minimum:g}" if above is None else f"above {above:g}, up"
+        rule = f"must be a number {lowest} to {LARGEST:g}"
         raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
 
@@ -238,6 +239,13 @@ def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     if array.shape != (size,):
         raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label a point.")
     return classes, members
+
+
+def choice(name: str, value: Any, options: tuple[str, ...]) -> None:
+    """`value` is one of a few words."""
+    if not (isinstance(value, str) and value in options):
+        allowed = ", ".join(f'"{option}"' for option in options)
+        raise InvalidInput(name, f"must be one of {allowed}", describe(value), f"Choose one of {allowed}.")
 
 
 def function(name: str, value: Any) -> None:

@@ -15,7 +15,7 @@ from adaptive_ot._arrays import ArrayKind, is_sparse
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Status
+from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Transport
 
 
 def is_batch(cost: Any) -> bool:
@@ -79,13 +79,25 @@ class ProblemBatch(Sequence[Problem]):
 class Plans(Protocol):
     """How a solver stores its plans."""
 
-    def support(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Sources, targets and masses of the pairs of one problem that carry mass, by source, then target."""
+    def one(self, shape: tuple[int, int], index: int) -> Transport:
+        """The plan of one problem."""
         ...
 
-    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
+    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> Any:
         """All plans in one array."""
         ...
+
+
+class PlanArray(NamedTuple):
+    """Dense plans, in NumPy or on the device of the input."""
+
+    plans: Any
+
+    def one(self, shape: tuple[int, int], index: int) -> Transport:
+        return DenseTransport(self.plans[index])
+
+    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> Any:
+        return self.plans
 
 
 class PairLists(NamedTuple):
@@ -106,9 +118,9 @@ class PairLists(NamedTuple):
         """Those of some of the problems, to write to."""
         return PairLists(*(side[problems] for side in self))
 
-    def support(self, index: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def one(self, shape: tuple[int, int], index: int) -> Transport:
         rows, columns, mass = (side[index, : self.length[index]] for side in (self.rows, self.columns, self.mass))
-        return rows, columns, mass
+        return ListedTransport(shape, (rows, columns, mass))
 
     def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
         used = np.arange(self.rows.shape[1]) < self.length[:, None]
@@ -122,6 +134,7 @@ class Answers(NamedTuple):
     """What a solver finds out about each problem, in float64; `Solution` says what the names mean."""
 
     value: np.ndarray
+    regularised_value: np.ndarray
     mass: np.ndarray
     gap: np.ndarray
     violation: np.ndarray
@@ -134,7 +147,7 @@ class Answers(NamedTuple):
     @classmethod
     def empty(cls, batch: int, n: int, m: int) -> Answers:
         """Room for the answers to problems of n sources and m targets."""
-        numbers, sides = np.empty((4, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
+        numbers, sides = np.empty((5, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
         return cls(*numbers, *sides, iterations=np.zeros(batch, np.int64))
 
     def part(self, problems: slice) -> Answers:
@@ -152,8 +165,8 @@ class SolutionBatch(Sequence[Solution]):
     """The solutions of many problems.
 
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
-    problem as first index, in the library and precision of the input: `plan`, `value`, `mass`, `gap`, `violation`,
-    `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`; `status` is a tuple.
+    problem as first index, in the library and precision of the input: `plan`, `value`,
+    `regularised_value`, `mass`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`; `status` is a tuple.
 
     Examples
     --------
@@ -178,8 +191,10 @@ class SolutionBatch(Sequence[Solution]):
     plans: Plans
     answers: Answers
     status: tuple[Status, ...]
+    active_share: float = 0.0
 
     value = _stacked("value")
+    regularised_value = _stacked("regularised_value")
     mass = _stacked("mass")
     gap = _stacked("gap")
     violation = _stacked("violation")
@@ -192,12 +207,19 @@ class SolutionBatch(Sequence[Solution]):
     @cached_property
     def active_source(self) -> Any:
         """Which sources carry mass."""
-        return self.problems.kind.present(self.answers.source_marginal > 0)
+        return self.problems.kind.present(self._active()[0])
 
     @cached_property
     def active_target(self) -> Any:
         """Which targets carry mass."""
-        return self.problems.kind.present(self.answers.target_marginal > 0)
+        return self.problems.kind.present(self._active()[1])
+
+    def _active(self) -> tuple[np.ndarray, np.ndarray]:
+        answers, problems, share = self.answers, self.problems, self.active_share
+        return (
+            answers.source_marginal > share * problems.source_weights,
+            answers.target_marginal > share * problems.target_weights,
+        )
 
     @cached_property
     def plan(self) -> Any:
@@ -218,19 +240,21 @@ class SolutionBatch(Sequence[Solution]):
         present, answers = self.problems.kind.present, self.answers
         return Solution(
             problem=self.problems[index],
-            support=self.plans.support(index),
+            transport=self.plans.one(self.problems.cost.shape[1:], index),
             value=float(answers.value[index]),
+            regularised_value=float(answers.regularised_value[index]),
             mass=float(answers.mass[index]),
             source_marginal=present(answers.source_marginal[index]),
             target_marginal=present(answers.target_marginal[index]),
             source_potential=present(answers.source_potential[index]),
             target_potential=present(answers.target_potential[index]),
-            active_source=present(answers.source_marginal[index] > 0),
-            active_target=present(answers.target_marginal[index] > 0),
+            active_source=self.active_source[index],
+            active_target=self.active_target[index],
             gap=float(answers.gap[index]),
             violation=float(answers.violation[index]),
             status=self.status[index],
             iterations=int(answers.iterations[index]),
+            active_share=self.active_share,
         )
 
     def __repr__(self) -> str:
@@ -243,10 +267,7 @@ class SolutionBatch(Sequence[Solution]):
         title = f"Adaptive transport, {batch} problems of {n} x {m}"
         if batch == 0:
             return title
-        active = [
-            f"{np.count_nonzero(side > 0) / max(1, side.size):.0%}".replace("%", " %")
-            for side in (answers.source_marginal, answers.target_marginal)
-        ]
+        active = [f"{np.count_nonzero(side) / max(1, side.size):.0%}".replace("%", " %") for side in self._active()]
         return "\n".join(
             [
                 title,

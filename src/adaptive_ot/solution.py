@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
@@ -23,8 +24,15 @@ class Status(Enum):
     """How a solver ended; the value says what that means."""
 
     OPTIMAL = "optimal: the gap is certified to be within tolerance"
+    CONVERGED = "converged: the marginals of the regularised problem are within tolerance"
     PIVOT_LIMIT = "stopped at the pivot limit: allow more pivots"
-    IMPRECISE = "the gap exceeds the tolerance: costs or weights differ too much in size for float64"
+    ITERATION_LIMIT = "stopped at the iteration limit: allow more iterations, a larger tolerance or a larger epsilon"
+    IMPRECISE = "the tolerance is out of reach in float64: costs, weights or epsilon differ too much in size"
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the solver met its tolerance."""
+        return self in (Status.OPTIMAL, Status.CONVERGED)
 
 
 class Cluster(NamedTuple):
@@ -43,9 +51,70 @@ class LabelPlan(NamedTuple):
     mass: np.ndarray
 
 
+Support = tuple[np.ndarray, np.ndarray, np.ndarray]
+
+
 def marginal(index: np.ndarray, mass: np.ndarray, size: int) -> np.ndarray:
     """Mass by source, by target or by class."""
     return np.bincount(index, mass, size).astype(np.float64)  # of nothing, bincount makes integers
+
+
+class Transport(ABC):
+    """How a solver hands over its plan G: in the smallest form it has."""
+
+    shape: tuple[int, int]
+
+    @abstractmethod
+    def support(self) -> Support:
+        """Sources, targets and masses of the pairs that carry mass, by source, then target."""
+
+    @abstractmethod
+    def dense(self, dtype: np.dtype) -> Any:
+        """The plan as an array."""
+
+    @abstractmethod
+    def times(self, matrix: np.ndarray) -> np.ndarray:
+        """G @ matrix."""
+
+
+class ListedTransport(Transport):
+    """The few pairs that carry mass."""
+
+    def __init__(self, shape: tuple[int, int], pairs: Support) -> None:
+        self.shape, self.pairs = shape, pairs
+
+    def support(self) -> Support:
+        return self.pairs
+
+    def dense(self, dtype: np.dtype) -> np.ndarray:
+        rows, columns, mass = self.pairs
+        plan = np.zeros(self.shape, dtype)
+        plan[rows, columns] = mass
+        return plan
+
+    def times(self, matrix: np.ndarray) -> np.ndarray:
+        from scipy import sparse
+
+        rows, columns, mass = self.pairs
+        return sparse.csr_array((mass, (rows, columns)), shape=self.shape) @ matrix
+
+
+class DenseTransport(Transport):
+    """A matrix, in NumPy or on the device of the input."""
+
+    def __init__(self, plan: Any) -> None:
+        self.shape, self.plan = tuple(plan.shape), plan
+
+    def support(self) -> Support:
+        plan = to_numpy(self.plan)
+        rows, columns = np.nonzero(plan)
+        return rows, columns, plan[rows, columns]
+
+    def dense(self, dtype: np.dtype) -> Any:
+        return self.plan
+
+    def times(self, matrix: np.ndarray) -> np.ndarray:
+        return to_numpy(self.plan) @ matrix
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,22 +127,27 @@ class Solution:
     ----------
     problem
         What was solved.
-    support
-        Sources, targets and masses of the pairs that carry mass, by source, then target: the plan in its smallest form.
+    transport
+        The plan as the solver found it; `plan`, `sparse_plan` and `support` are made from it.
     value, mass
         What the plan costs, and how much it moves.
+    regularised_value
+        What the solver minimised: `value`, plus epsilon times the entropy where the solver is entropic.
     source_marginal, target_marginal
         Mass leaving each source and reaching each target.
     source_potential, target_potential
-        Feasible duals: both <= 0, and their sums never exceed the cost.
+        The duals: what one more unit of a weight would change the (regularised) value by. Those of an exact solution
+        are feasible: both <= 0, and their sums never exceed the cost.
     active_source, active_target
-        Which points carry mass; the others are outlier candidates.
+        Which points carry mass; the others are outlier candidates. An entropic plan moves a little everywhere: there,
+        points are active that move more than `active_share` of their weight, one hundredth.
     gap
-        Certified bound on how far `value` is above the optimum: `value` minus the value of the duals.
+        Certified bound on how far `value` is above the optimum of the exact problem: `value` minus the value of
+        feasible duals, which an entropic solution makes from its own as `Problem.dual_value` does.
     violation
         By how much the plan exceeds a weight at worst (rounding).
     status, iterations
-        How the solver ended, and after how many steps (simplex pivots).
+        How the solver ended, and after how many steps: simplex pivots, or passes over all pairs or a kernel.
 
     Examples
     --------
@@ -84,12 +158,13 @@ class Solution:
       value     -0.5   (certified gap 0)
       mass      0.5 of at most 1
       active    1 of 2 sources, 1 of 2 targets
-      pivots    1
+      steps     1
     """
 
     problem: Problem
-    support: tuple[np.ndarray, np.ndarray, np.ndarray]
+    transport: Transport
     value: float
+    regularised_value: float
     mass: float
     source_marginal: Any
     target_marginal: Any
@@ -101,6 +176,12 @@ class Solution:
     violation: float
     status: Status
     iterations: int
+    active_share: float = 0.0
+
+    @cached_property
+    def support(self) -> Support:
+        """Sources, targets and masses of the pairs that carry mass, by source, then target."""
+        return self.transport.support()
 
     @cached_property
     def sparse_plan(self) -> sparse.csr_array:
@@ -119,13 +200,13 @@ class Solution:
         cost = self.problem.cost
         if not isinstance(cost, ArrayCost):
             return cost.kind.present_sparse(self.sparse_plan)
-        rows, columns, mass = self.support
-        dense = np.zeros(cost.shape, cost.kind.dtype)
-        dense[rows, columns] = mass
-        return cost.kind.present(dense)
+        return cost.kind.present(self.transport.dense(cost.kind.dtype))
 
     def clusters(self) -> list[Cluster]:
         """The connected components of the transported mass, heaviest first.
+
+        An entropic plan moves a little between all points: there, pairs count that carry more than `active_share` of
+        the heaviest pair of their source or of their target, between active points.
 
         Examples
         --------
@@ -138,7 +219,7 @@ class Solution:
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
 
-        rows, columns, mass = self.support
+        rows, columns, mass = self._main_pairs()
         n, m = self.problem.cost.shape
         graph = sparse.coo_array((mass, (rows, columns + n)), shape=(n + m, n + m))
         _, component = connected_components(graph, directed=False)
@@ -165,9 +246,10 @@ class Solution:
         n, m = self.problem.cost.shape
         from_labels, source = check.labels("source_labels", source_labels, n)
         to_labels, target = check.labels("target_labels", target_labels, m)
-        rows, columns, mass = self.support
-        table = marginal(source[rows] * to_labels.size + target[columns], mass, from_labels.size * to_labels.size)
-        return LabelPlan(from_labels, to_labels, table.reshape(from_labels.size, to_labels.size))
+        by_source = self.transport.times(np.eye(to_labels.size)[target])
+        table = np.zeros((from_labels.size, to_labels.size))
+        np.add.at(table, source, by_source)
+        return LabelPlan(from_labels, to_labels, table)
 
     def barycentric_map(self, target_points: Any, source_points: Any = None) -> Any:
         """Where each source goes: the mean of the targets it is sent to, weighted by mass.
@@ -201,9 +283,20 @@ class Solution:
         else:
             mapped = check.points("source_points", source_points, rows=n).copy()
             check.same_columns("target_points", targets, "source_points", mapped)
-        leaving = marginal(self.support[0], self.support[2], n)
-        mapped[moving] = (self.sparse_plan @ targets)[moving] / leaving[moving, None]
+        leaving = self.transport.times(np.ones((m, 1)))
+        mapped[moving] = self.transport.times(targets)[moving] / leaving[moving]
         return cost.kind.present(mapped)
+
+    def _main_pairs(self) -> Support:
+        rows, columns, mass = self.support
+        if self.active_share == 0:
+            return rows, columns, mass
+        heaviest = np.zeros(self.problem.cost.shape[0]), np.zeros(self.problem.cost.shape[1])
+        np.maximum.at(heaviest[0], rows, mass)
+        np.maximum.at(heaviest[1], columns, mass)
+        main = mass > self.active_share * np.minimum(heaviest[0][rows], heaviest[1][columns])
+        main &= to_numpy(self.active_source)[rows] & to_numpy(self.active_target)[columns]
+        return rows[main], columns[main], mass[main]
 
     def __repr__(self) -> str:
         n, m = self.problem.cost.shape
@@ -220,6 +313,6 @@ class Solution:
                 f"  value     {self.value:.12g}   (certified gap {self.gap:.2g})",
                 f"  mass      {self.mass:.12g} of at most {self.problem.most_mass:.12g}",
                 f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
-                f"  pivots    {self.iterations}",
+                f"  steps     {self.iterations}",
             ]
         )

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from adaptive_ot import _validation as check
-from adaptive_ot.batch import ProblemBatch, is_batch
+from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.errors import NotConverged
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Status
+from adaptive_ot.solvers.entropic import Entropic, solve_entropic
+from adaptive_ot.solvers.entropic_batch import solve_entropic_batch
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 
@@ -20,7 +21,7 @@ def solve(
     target_weights: Any = None,
     *,
     marginals: AtMost | None = None,
-    solver: Exact | None = None,
+    solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
 ) -> Any:  # a union would have every caller check which one it got
@@ -39,7 +40,7 @@ def solve(
     marginals
         What the marginals must satisfy, `AtMost()` by default.
     solver
-        How to solve, `Exact()` by default.
+        How to solve: `Exact()`, the default, or `Entropic(epsilon)`.
     progress
         Called with a `Progress` several times a second during long solves.
     raise_if_not_converged
@@ -64,21 +65,30 @@ def solve(
     """
     solver = Exact() if solver is None else solver
     progress = (lambda _: None) if progress is None else progress
-    check.instance("solver", solver, Exact)
+    check.instance("solver", solver, Exact, Entropic)
     check.function("progress", progress)
     if is_batch(cost):
-        # Numba takes half a second to import; only those who solve pay for it.
-        from adaptive_ot.solvers._batch import solve_exact_batch
-
-        batch = solve_exact_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
-        failed = [b for b, status in enumerate(batch.status) if status is not Status.OPTIMAL]
+        batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
+        failed = [b for b, status in enumerate(batch.status) if not status.succeeded]
         if raise_if_not_converged and failed:
             which = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
             reason = batch.status[failed[0]].value
             raise NotConverged(f"{len(failed)} of {len(batch)} problems ({which}) failed; the first: {reason}", batch)
         return batch
     problem = Problem.build(cost, source_weights, target_weights, marginals)
-    solution = solve_exact(problem, solver, progress)
-    if raise_if_not_converged and solution.status is not Status.OPTIMAL:
+    if isinstance(solver, Entropic):
+        solution = solve_entropic(problem, solver, progress)
+    else:
+        solution = solve_exact(problem, solver, progress)
+    if raise_if_not_converged and not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g}, value {solution.value:.6g})", solution)
     return solution
+
+
+def _solve_batch(problems: ProblemBatch, solver: Exact | Entropic, report: Callable[[Progress], None]) -> SolutionBatch:
+    if isinstance(solver, Entropic):
+        return solve_entropic_batch(problems, solver, report)
+    # Numba takes half a second to import; only those who solve pay for it.
+    from adaptive_ot.solvers._batch import solve_exact_batch
+
+    return solve_exact_batch(problems, solver, report)

@@ -87,10 +87,12 @@ def count(number: int, noun: str) -> str:
     >>> count(1, "pair"), count(1200, "pair")
     ('1 pair', '1,200 pairs')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def state(now: Progress) -> str:
     """Where a solve is, for the right end of the progress bar."""
+    if now.epsilon is not None:
+        return f"epsilon {now.epsilon:.3g}, {count(now.iterations, 'pass')}, marginals off by {now.error:.1e}"
     gap = f"gap {now.gap:.1e}" if math.isfinite(now.gap) else "no bound yet"
-    return f"round {now.round}, {count(now.pivots, 'pivot')}, {count(now.arcs, 'arc')}, {gap}"
+    return f"round {now.round}, {count(now.iterations, 'pivot')}, {count(now.arcs, 'arc')}, {gap}"

@@ -48,7 +48,7 @@ class Dual(NamedTuple):
 
     `reference` are the logarithms of the target weights of the reference measure. In the augmented form a dummy source
     of the target's total weight takes part (`rule.dummy` stands for the dummy target); otherwise potentials are at most
-    zero.
+    zero. `constant` is what the value lacks that does not depend on potentials.
     """
 
     source_weights: np.ndarray
@@ -56,6 +56,11 @@ class Dual(NamedTuple):
     rule: RowRule
     reference: np.ndarray
     augmented: bool
+    constant: float
+
+    def shift(self, h: np.ndarray) -> float:
+        """What to add to target potentials so that they do not depend on the potentials of the dummies."""
+        return dummy_source(self, h)[0] if self.augmented else 0.0
 
 
 class Point(NamedTuple):
@@ -170,14 +175,21 @@ def conjugate_gradients(
 
 @register_jitable
 def climb(
-    softmin: Any, dual: Dual, gamma: np.ndarray, goal: float, budget: int, tell: Callable[[int, float], None] | None
+    softmin: Any,
+    dual: Dual,
+    gamma: np.ndarray,
+    goal: float,
+    budget: int,
+    tell: Callable[[float, int, float], None] | None,
+    level: float,
+    passes_before: int,
 ) -> Ascent:
     """Newton steps at one epsilon until the error is below `goal`."""
     point = evaluate(softmin, dual, gamma)
     passes, steps, damping, direct = 1, 0, FIRST_DAMPING, False
     while point.error > goal and passes < budget:
         if tell is not None:
-            tell(passes, point.error)
+            tell(level, passes_before + passes, point.error)
         d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
         ahead = point.gamma + d
         if not dual.augmented:
@@ -207,7 +219,7 @@ def ascend(
     first_epsilon: float,
     tolerance: float,
     max_passes: int,
-    tell: Callable[[int, float], None] | None,
+    tell: Callable[[float, int, float], None] | None,
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
@@ -222,7 +234,7 @@ def ascend(
         last = level == epsilon
         goal = tolerance if last else max(tolerance, LEVEL_ERROR)
         budget = max_passes - passes if last else (max_passes - passes) // 2
-        reached = climb(softmin, dual, gamma, goal, budget, tell)
+        reached = climb(softmin, dual, gamma, goal, budget, tell, level, passes)
         passes += reached.passes
         if last:
             return Ascent(reached.point, passes, reached.steps, reached.stalled)

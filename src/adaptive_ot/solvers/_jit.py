@@ -38,6 +38,11 @@ def reduced(function: Callable[..., Any]) -> Any:
     return numba.njit(fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)(function)
 
 
+def fused(function: Callable[..., Any]) -> Any:
+    """Compile a short loop that may fuse a product and a sum, but must not reorder them."""
+    return numba.njit(fastmath={"contract"}, **_OPTIONS)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers: a tree passed by value costs more than these short bodies."""
     return numba.njit(inline="always", **_OPTIONS)(function)

@@ -3,27 +3,177 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
+from adaptive_ot.costs import ArrayCost, Cost, SparseCost
 from adaptive_ot.problem import Problem
-from adaptive_ot.solvers._ascent import Ascent, Dual, ascend
-from adaptive_ot.solvers.softmin import NOTHING, RowRule, Softmin
+from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
+from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
+from adaptive_ot.solvers.softmin import NOTHING, Balanced, RowRule, Softmin
+
+if TYPE_CHECKING:
+    from adaptive_ot.solvers._ascent import Ascent, Dual
 
 Entropy = Literal["augmented", "product", "counting"]
+
+# A point is active if it moves more than this share of its weight.
+ACTIVE_SHARE = 0.01
+
+# Dense problems of up to this many pairs are solved in one piece of compiled code.
+SMALL = 2**18
+
+# Rows in which to look for the largest reward of a point cost.
+ROWS_SAMPLED = 16
+
+# Pairs of a plan that move less than this part of their source's weight, over the number of targets, are not listed.
+NEGLIGIBLE_SHARE = 2.0**-53
 
 
 @dataclass(frozen=True)
 class Entropic:
+    """Solve with entropy: smooth, differentiable, and fast on a GPU.
+
+    Parameters
+    ----------
+    epsilon
+        How much entropy, in units of the cost. The plan tends to an exact one as it goes to zero.
+    entropy
+        ``"augmented"`` (default): Sinkhorn's problem with one dummy source and one dummy target at zero cost, which
+        take what does not move. ``"product"``: epsilon KL(G | mu nu^T) under the inequalities. ``"counting"``:
+        epsilon sum G (log G - 1) under the inequalities.
+    tolerance
+        How far the column sums may be from what they must be, in all, relative to the total target weight. The plan is
+        scaled down to the weights afterwards, so it never exceeds them.
+    max_iterations
+        Give up after this many passes over all pairs, or over the kernel kept of them.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> solution = aot.solve([[-1.0, 2.0], [3.0, 4.0]], solver=aot.Entropic(epsilon=0.1))
+    >>> round(solution.mass, 3), round(solution.value, 3), round(solution.gap, 3)
+    (0.496, -0.496, 0.035)
+    """
+
     epsilon: float
     entropy: Entropy = "augmented"
     tolerance: float = 1e-9
     max_iterations: int = 100_000
+
+    def __post_init__(self) -> None:
+        check.number("epsilon", self.epsilon, above=0.0)
+        check.choice("entropy", self.entropy, get_args(Entropy))
+        check.number("tolerance", self.tolerance, above=0.0)
+        check.whole_number("max_iterations", self.max_iterations, minimum=1)
+
+
+def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progress], None]) -> Solution:
+    """Maximise the dual, round the plan into the weights, and certify it."""
+    mu, nu = problem.source_weights, problem.target_weights
+    if not (mu.sum() > 0 and nu.sum() > 0):
+        return nothing_to_move(problem)
+    dual = dual_of(mu, nu, solver.entropy)
+    softmin = softmin_for(problem.cost)
+    ascent = ascend(problem, solver, softmin, dual, report)
+    return certify(problem, solver, softmin, dual, ascent)
+
+
+def ascend(
+    problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, report: Callable[[Progress], None]
+) -> Ascent:
+    """Choose how to run the ascent: compiled in one piece, on the GPU, or step by step."""
+    # Numba takes half a second to import; only those who solve pay for it.
+    from adaptive_ot.solvers import _ascent
+
+    cost, epsilon = problem.cost, float(solver.epsilon)
+    limits = epsilon, largest_reward(cost), float(solver.tolerance), solver.max_iterations
+    if isinstance(cost, ArrayCost) and not cost.kind.on_gpu and cost.array.size <= SMALL:
+        from adaptive_ot.solvers.softmin import small
+
+        return small.ascend(cost.array, dual, *limits)
+
+    def tell(level: float, passes: int, error: float) -> None:
+        report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
+
+    return _ascent.ascend(softmin, dual, *limits, tell)
+
+
+def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
+    """The solution at the end of an ascent, with its gap to the exact problem."""
+    mu, nu, epsilon = problem.source_weights, problem.target_weights, solver.epsilon
+    point, cost = ascent.point, problem.cost
+    over = point.at.columns > nu
+    down = np.log(nu, out=np.zeros(nu.size), where=over & (nu > 0)) - np.log(
+        point.at.columns, out=np.zeros(nu.size), where=over & (nu > 0)
+    )
+    at = point.at._replace(h=point.at.h + down)
+    softmin.scale(epsilon)
+    finished = softmin.finish(at, dual.rule, keep=isinstance(cost, ArrayCost))
+    if isinstance(cost, SparseCost):
+        transport: Transport = ListedTransport(cost.shape, finished.plan)
+    elif isinstance(cost, ArrayCost):
+        transport = DenseTransport(finished.plan)
+    else:
+        transport = TiledTransport(softmin, at, dual.rule, mu)
+    f, g = epsilon * at.potential, epsilon * (point.gamma + dual.shift(point.at.h))
+    g = np.where(nu > 0, g, finished.lowest)  # a target without weight has no part in the ascent
+    dual_value = math.fsum(mu * np.minimum(f, 0.0)) + math.fsum(nu * finished.lowest)
+    rows, columns = finished.rows, finished.columns
+    if point.error <= solver.tolerance:
+        status = Status.CONVERGED
+    else:
+        status = Status.IMPRECISE if ascent.stalled else Status.ITERATION_LIMIT
+    present = cost.kind.present
+    return Solution(
+        problem=problem,
+        transport=transport,
+        value=finished.value,
+        regularised_value=epsilon * (point.value + dual.constant),
+        mass=float(rows.sum()),
+        source_marginal=present(rows),
+        target_marginal=present(columns),
+        source_potential=present(f),
+        target_potential=present(g),
+        active_source=present(rows > ACTIVE_SHARE * mu),
+        active_target=present(columns > ACTIVE_SHARE * nu),
+        gap=max(0.0, finished.value - dual_value),
+        violation=max(0.0, float((rows - mu).max()), float((columns - nu).max())),
+        status=status,
+        iterations=ascent.passes,
+        active_share=ACTIVE_SHARE,
+    )
+
+
+def nothing_to_move(problem: Problem) -> Solution:
+    """Where one side weighs nothing, the exact answer is the only one."""
+    from dataclasses import replace
+
+    solution = solve_exact(problem, Exact(), lambda _: None)
+    return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
+
+
+def dual_of(mu: np.ndarray, nu: np.ndarray, entropy: Entropy) -> Dual:
+    """The constants of the three forms."""
+    from adaptive_ot.solvers._ascent import Dual
+
+    log_mu, log_nu = log_weights(mu), log_weights(nu)
+    lightest = nu[nu > 0].min() / (mu.max() * mu.size)
+    share = min(1.0, lightest) / nu.size
+    if entropy == "augmented":
+        # The reference is the product of the weights, dummies included, over their total: free of scale.
+        log_total = math.log(mu.sum() + nu.sum())
+        rule = RowRule(np.full(mu.size, log_total), log_mu - log_total, math.inf, math.log(mu.sum()), share)
+        return Dual(mu, nu, rule, log_nu, True, 0.0)
+    if entropy == "product":
+        rule = RowRule(np.zeros(mu.size), log_mu, 0.0, -math.inf, share)
+        return Dual(mu, nu, rule, log_nu, False, float(mu.sum() * nu.sum()))
+    rule = RowRule(log_mu, np.minimum(log_mu, 0.0) * (mu == 0), 0.0, -math.inf, share)
+    return Dual(mu, nu, rule, np.minimum(log_nu, 0.0) * (nu == 0), False, 0.0)
 
 
 def log_weights(weights: np.ndarray) -> np.ndarray:
@@ -31,31 +181,50 @@ def log_weights(weights: np.ndarray) -> np.ndarray:
     return np.log(weights, out=np.full(weights.size, NOTHING), where=weights > 0)
 
 
-def dual_of(mu: np.ndarray, nu: np.ndarray, entropy: Entropy) -> Dual:
-    log_mu, log_nu = log_weights(mu), log_weights(nu)
-    positive = nu[nu > 0]
-    share = min(1.0, positive.min(initial=np.inf) / mu.max(initial=0.0) / mu.size) / max(1, nu.size)
-    if entropy == "augmented":
-        log_total = math.log(mu.sum() + nu.sum())
-        rule = RowRule(
-            np.full(mu.size, log_total),
-            np.where(mu > 0, log_mu - log_total, NOTHING),
-            math.inf,
-            math.log(mu.sum()),
-            share,
-        )
-        reference = log_nu
-    elif entropy == "product":
-        rule = RowRule(np.zeros(mu.size), log_mu, 0.0, -math.inf, share)
-        reference = log_nu
-    else:
-        nothing = np.where(mu > 0, 0.0, NOTHING)
-        rule = RowRule(log_mu, nothing, 0.0, -math.inf, share)
-        reference = np.where(nu > 0, 0.0, NOTHING)
-    return Dual(mu, nu, rule, reference, entropy == "augmented")
+def softmin_for(cost: Cost) -> Softmin:
+    """The softmin that suits a cost."""
+    if cost.kind.on_gpu and not isinstance(cost, SparseCost):
+        from adaptive_ot.solvers.softmin.gpu import TorchSoftmin
 
-
-def softmin_for(cost):
+        return TorchSoftmin(cost)
     from adaptive_ot.solvers.softmin.compiled import ListedSoftmin, TiledSoftmin
 
     return ListedSoftmin(cost) if isinstance(cost, SparseCost) else TiledSoftmin(cost)
+
+
+def largest_reward(cost: Cost) -> float:
+    """The size of the most negative cost, for point costs among a sample: where the ascent starts."""
+    if isinstance(cost, ArrayCost):
+        lowest = float(cost.array.min())
+    elif isinstance(cost, SparseCost):
+        lowest = float(cost.matrix.data.min(initial=0.0))
+    else:
+        n = cost.shape[0]
+        lowest = min(float(cost.block(i, i + 1).min()) for i in range(0, n, 1 + n // ROWS_SAMPLED))
+    return max(0.0, -lowest)
+
+
+class TiledTransport(Transport):
+    """The plan of two point clouds: made from the potentials where it is asked for, a block of rows at a time."""
+
+    def __init__(self, softmin: Softmin, at: Balanced, rule: RowRule, weights: np.ndarray) -> None:
+        self.softmin, self.at, self.rule, self.weights = softmin, at, rule, weights
+        self.shape = softmin.shape
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        return self.softmin.plan_rows(self.at, self.rule)
+
+    def support(self) -> Support:
+        parts = []
+        for top, block in self.blocks():
+            least = NEGLIGIBLE_SHARE / self.shape[1] * self.weights[top : top + len(block)]
+            rows, columns = np.nonzero(block > least[:, None])
+            parts.append((rows + top, columns, block[rows, columns]))
+        rows, columns, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return rows, columns, mass
+
+    def dense(self, dtype: np.dtype) -> np.ndarray:
+        return np.concatenate([block for _, block in self.blocks()])
+
+    def times(self, matrix: np.ndarray) -> np.ndarray:
+        return np.concatenate([block @ matrix for _, block in self.blocks()])

@@ -11,7 +11,7 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Status, marginal
+from adaptive_ot.solution import ListedTransport, Solution, Status, marginal
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._pricing import Violated
@@ -52,15 +52,18 @@ class Progress(NamedTuple):
     """What a long solve reports several times a second.
 
     `fraction` is how much of the current stage is done, where that is known; `gap` the certified gap after the last
-    round of pricing. For a batch, these are the part of the problems solved and the largest of their gaps.
+    round of pricing. For a batch, these are the part of the problems solved and the largest of their gaps. An entropic
+    solve tells which epsilon it is at, on its way to a small one, and how far the marginals are off there (`error`).
     """
 
     stage: str
     round: int
     fraction: float | None
-    pivots: int
+    iterations: int
     arcs: int
     gap: float
+    epsilon: float | None = None
+    error: float = math.inf
 
 
 def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
@@ -142,8 +145,9 @@ def certify(
     present = problem.cost.kind.present
     return Solution(
         problem=problem,
-        support=(rows, columns, mass),
+        transport=ListedTransport(problem.cost.shape, (rows, columns, mass)),
         value=value,
+        regularised_value=value,
         mass=float(mass.sum()),
         source_marginal=present(source_marginal),
         target_marginal=present(target_marginal),

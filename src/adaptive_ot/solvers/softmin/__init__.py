@@ -12,10 +12,10 @@ Whoever answers them (NumPy, Numba, torch on a GPU) is a `Softmin`; the solver d
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-
 
 # The logarithm of nothing: finite, so that differences are.
 NOTHING = -1e30
@@ -36,9 +36,11 @@ class RowRule(NamedTuple):
     dummy: float
     smallest_share: float
 
-    def potential(self, log_sum: np.ndarray) -> np.ndarray:
-        """The maximising potential of every row."""
-        return np.minimum(self.cap, self.total - np.logaddexp(log_sum, self.dummy))
+    def potential(self, log_sum: np.ndarray, rows: slice) -> np.ndarray:
+        """The maximising potential of some rows."""
+        with np.errstate(invalid="ignore"):  # of nothing and nothing
+            both = np.logaddexp(log_sum, self.dummy)
+        return np.minimum(self.cap, self.total[rows] - both)
 
 
 class Balanced(NamedTuple):
@@ -89,6 +91,10 @@ class Softmin(ABC):
         False if that would take too long, or if the matrix is not positive definite.
         """
         return False, right
+
+    @abstractmethod
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        """The plan of `at` in blocks of rows, with the first row of each."""
 
     @abstractmethod
     def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:

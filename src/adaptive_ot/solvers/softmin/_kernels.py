@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from adaptive_ot.solvers._jit import kernel, reduced
+from adaptive_ot.solvers._jit import fused, kernel, reduced
 
 # Columns treated together, so that a row of exponents stays in the first cache.
 CHUNK = 1024
@@ -28,7 +28,7 @@ LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for k in range(2, 14))
 
 
-@reduced
+@fused
 def exponentiate(t, scratch, bits):
     """Replace t by exp(t), to one unit in the last place; NumPy's own is as fast but not for kernels to call.
 
@@ -200,7 +200,7 @@ def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, 
 
 @kernel
 def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
-    """out += P^T (weights * (P a)) over the rows top:bottom of a kept kernel P.
+    """Out += P^T (weights * (P a)) over the rows top:bottom of a kept kernel P.
 
     The weights are `factors`, if there are any; otherwise they balance the rows, whose log-sum-exp is found anew.
     """
@@ -234,7 +234,7 @@ def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
 
 @kernel
 def subtract_gram(kept, factors, growth, out):
-    """out -= G^T W G for the plan G_ij = P_ij growth_j, with W = diag(factors)."""
+    """Out -= G^T W G for the plan G_ij = P_ij growth_j, with W = diag(factors)."""
     ends, indices, values = kept.ends, kept.indices, kept.values
     if kept.matrix.shape[0]:
         scaled = np.empty_like(kept.matrix)

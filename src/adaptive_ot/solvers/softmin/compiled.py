@@ -214,6 +214,9 @@ class ListedSoftmin(CompiledSoftmin):
         plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
         return Finished(marginal(i, mass, n), marginal(j, mass, m), value, lowest, plan)
 
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        raise AssertionError("the plan of stored pairs is handed over by `finish`")
+
 
 class TiledSoftmin(CompiledSoftmin):
     """Costs that come in blocks of rows: a matrix in memory, or points."""
@@ -306,3 +309,8 @@ class TiledSoftmin(CompiledSoftmin):
 
         columns = self._in_threads(rows, n * m)
         return Finished(row_sums, columns, math.fsum(values), np.min(lowest, axis=0), plan if keep else None)
+
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        for top, _, costs in self._blocks(0, self.shape[0]):
+            scaling = (at.potential + rule.reference)[top : top + len(costs), None]
+            yield top, np.exp(scaling + at.h - costs / self.epsilon)

@@ -1,0 +1,136 @@
+"""`Softmin` in torch, for dense and point costs given as CUDA tensors: the same questions, in blocks of rows.
+
+Everything is float64. The kernel P is kept on the device if it fits; otherwise each pass makes it anew, so that nothing
+of the size of all pairs is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from adaptive_ot.costs import ArrayCost, Cost, PointCost
+from adaptive_ot.solvers._pricing import inner_product_bound
+from adaptive_ot.solvers.softmin import Balanced, Finished, RowRule, Softmin
+
+# Numbers in a block of rows (1 GB in float64); a kernel of up to this size is kept.
+ENTRIES_PER_BLOCK = 2**27
+
+MOST_EQUATIONS = 20_000
+RIDGE = 1e-13
+
+
+class TorchSoftmin(Softmin):
+    """Vectors come and go as NumPy arrays; matrices stay on the device."""
+
+    def __init__(self, cost: Cost) -> None:
+        self.cost, self.shape, self.epsilon = cost, cost.shape, 1.0
+        self.device = cost.kind.device
+        self.kept: tuple[Balanced, torch.Tensor] | None = None
+        if isinstance(cost, PointCost):
+            self.u, self.w, self.a, self.b = map(self._to_device, inner_product_bound(cost, half_ulp=0.0))
+
+    def scale(self, epsilon: float) -> None:
+        self.epsilon = epsilon
+
+    def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        n, m = self.shape
+        row_sums, potential, columns = np.empty(n), np.empty(n), torch.zeros(m, dtype=torch.float64, device=self.device)
+        scaling = self._to_device(h)
+        kernel = torch.empty(0)
+        for top, bottom, costs in self._blocks():
+            exponents = scaling - costs / self.epsilon
+            sums = torch.logsumexp(exponents, dim=1)
+            row_sums[top:bottom] = sums.cpu().numpy()
+            potential[top:bottom] = rule.potential(row_sums[top:bottom], slice(top, bottom))
+            kernel = torch.exp(exponents - torch.where(sums > -torch.inf, sums, 0.0)[:, None])
+            moved = np.exp(potential[top:bottom] + rule.reference[top:bottom] + row_sums[top:bottom])
+            columns += self._to_device(moved) @ kernel
+        balanced = Balanced(h, row_sums, potential, columns.cpu().numpy())
+        if len(kernel) == n:
+            self.kept = balanced, kernel
+        return balanced
+
+    def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+        factors, vector = self._to_device(weights * at.rows(rule) ** 2), self._to_device(x)
+        out = torch.zeros_like(vector)
+        for top, bottom, kernel in self._kernels(at):
+            out += (factors[top:bottom] * (kernel @ vector)) @ kernel
+        return out.cpu().numpy()
+
+    def solve_directly(
+        self,
+        at: Balanced,
+        rule: RowRule,
+        weights: np.ndarray,
+        diagonal: np.ndarray,
+        spill: np.ndarray,
+        free: np.ndarray,
+        right: np.ndarray,
+    ) -> tuple[bool, np.ndarray]:
+        if right.size > MOST_EQUATIONS:
+            return False, right
+        matrix = torch.diag(self._to_device((1 + RIDGE) * diagonal))
+        factors = self._to_device(weights**0.5 * at.rows(rule))
+        for top, bottom, kernel in self._kernels(at):
+            plan = factors[top:bottom, None] * kernel
+            matrix -= plan.T @ plan
+        if spill.size:
+            side = self._to_device(spill)
+            matrix -= torch.outer(side, side)
+        fixed = self._to_device(~free)
+        matrix[fixed], matrix[:, fixed] = 0.0, 0.0
+        matrix[fixed, fixed] = 1.0
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if int(failed):
+            return False, right
+        return True, torch.cholesky_solve(self._to_device(right)[:, None], factor)[:, 0].cpu().numpy()
+
+    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+        n, m = self.shape
+        scaling, h = self._to_device(at.potential + rule.reference), self._to_device(at.h)
+        clipped = self._to_device(self.epsilon * np.minimum(at.potential, 0.0))
+        lowest, columns = (torch.zeros(m, dtype=torch.float64, device=self.device) for _ in range(2))
+        rows, value, plans = np.empty(n), 0.0, []
+        for top, bottom, costs in self._blocks():
+            plan = torch.exp(scaling[top:bottom, None] + (h - costs / self.epsilon))
+            rows[top:bottom] = plan.sum(dim=1).cpu().numpy()
+            columns += plan.sum(dim=0)
+            value += float(torch.where(plan > 0, plan * costs, 0.0).sum())
+            lowest = torch.minimum(lowest, (costs - clipped[top:bottom, None]).amin(dim=0))
+            if keep:
+                plans.append(plan)
+        plan = torch.cat(plans) if keep else None
+        return Finished(rows, columns.cpu().numpy(), value, lowest.cpu().numpy(), plan)
+
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        scaling, h = self._to_device(at.potential + rule.reference), self._to_device(at.h)
+        for top, bottom, costs in self._blocks():
+            yield top, torch.exp(scaling[top:bottom, None] + (h - costs / self.epsilon)).cpu().numpy()
+
+    def _kernels(self, at: Balanced) -> Iterator[tuple[int, int, torch.Tensor]]:
+        """P in blocks of rows: the one that was kept, or made anew."""
+        if self.kept is not None and self.kept[0] is at:
+            yield 0, self.shape[0], self.kept[1]
+            return
+        h, sums = self._to_device(at.h), self._to_device(np.where(np.isfinite(at.row_sums), at.row_sums, 0.0))
+        for top, bottom, costs in self._blocks():
+            yield top, bottom, torch.exp(h - costs / self.epsilon - sums[top:bottom, None])
+
+    def _blocks(self) -> Iterator[tuple[int, int, torch.Tensor]]:
+        n, m = self.shape
+        step = max(1, ENTRIES_PER_BLOCK // m)
+        for top in range(0, n, step):
+            bottom = min(top + step, n)
+            if isinstance(self.cost, ArrayCost):
+                rows: Any = self.cost.array[top:bottom]
+                yield top, bottom, rows.to(torch.float64)
+            else:
+                product = torch.addmm(self.b, self.u[top:bottom], self.w.T, alpha=-1.0)
+                yield top, bottom, product.add_(self.a[top:bottom, None])
+
+    def _to_device(self, array: np.ndarray) -> torch.Tensor:
+        return torch.from_numpy(np.ascontiguousarray(array)).to(self.device)
