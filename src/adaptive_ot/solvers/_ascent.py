@@ -17,29 +17,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from adaptive_ot.solvers._ascent_constants import (
+    ACCEPTED_SHARE,
+    EASY,
+    FIRST_DAMPING,
+    FIRST_FACTOR,
+    FLAT,
+    HARD,
+    LARGEST_FACTOR,
+    LESS_DAMPING,
+    LEVEL_ERROR,
+    LONGEST_STEP,
+    LOOSEST_RESIDUAL,
+    MORE_DAMPING,
+    MOST_DAMPING,
+    MOST_SWEEPS,
+    ROUNDING,
+    SMALLEST_FACTOR,
+)
 from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, set_epsilon
-
-# The first epsilon is the largest reward; each next one is smaller by a factor that depends on how hard the last was.
-FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 10.0
-EASY, HARD = 2, 5
-LEVEL_ERROR = 1e-2
-
-# Damping: none until a step fails, then from here on, times and over these.
-FIRST_DAMPING, MORE_DAMPING, LESS_DAMPING = 1e-3, 4.0, 8.0
-MOST_DAMPING = 1e8
-
-# A step is accepted if it gains this share of what the gradient promises.
-ACCEPTED_SHARE = 0.1
-
-# No potential moves farther in one step, so that a kept kernel reaches from one point to the next.
-LONGEST_STEP = 8.0
-
-# Conjugate gradients stop at this relative residual, or at the root of the error where that is less.
-LOOSEST_RESIDUAL = 0.1
-MOST_SWEEPS = 300
-
-# Gains below this part of the dual value are rounding.
-ROUNDING = 1e-15
 
 
 class Dual(NamedTuple):
@@ -131,7 +127,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float) -> tuple
         product = np.where(free, diagonal * direction - product, 0.0)
         sweeps += 1
         bend = np.sum(direction * product)
-        if bend <= 1e-14 * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
+        if bend <= FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
             break
         d = d + (size / bend) * direction
         residual = residual - (size / bend) * product

@@ -11,8 +11,7 @@ from numba.extending import overload
 
 from adaptive_ot.solvers import _ascent
 from adaptive_ot.solvers._jit import kernel
-from adaptive_ot.solvers.softmin import Balanced, _kernels, balance, curvature, set_epsilon
-from adaptive_ot.solvers.softmin.compiled import DENSE_REACH
+from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, _kernels, balance, curvature, set_epsilon
 
 
 class Resident(NamedTuple):
