@@ -27,6 +27,11 @@ def reduced(function: Callable[..., Any]) -> Any:
     return numba.njit(fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)(function)
 
 
+def contracted(function: Callable[..., Any]) -> Any:
+    """Compile a short loop whose roundings must happen in the order written, except within a multiply-add."""
+    return numba.njit(fastmath={"contract"}, **_OPTIONS)(function)
+
+
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile `function` into its callers: a tree passed by value costs more than these short bodies."""
     return numba.njit(inline="always", **_OPTIONS)(function)

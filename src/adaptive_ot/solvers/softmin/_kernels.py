@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from adaptive_ot.solvers._jit import kernel, reduced
+from adaptive_ot.solvers._jit import contracted, kernel, reduced
 
 # Columns treated together, so that a row of exponents stays in the first cache.
 CHUNK = 1024
@@ -28,11 +28,12 @@ LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for k in range(2, 14))
 
 
-@reduced
+@contracted
 def exponentiate(t, scratch, bits):
     """Replace t by exp(t), to one unit in the last place; NumPy's own is as fast but not for kernels to call.
 
-    `bits` are the bits of `scratch` as integers.
+    `bits` are the bits of `scratch` as integers. Not to be reassociated: (scratch - MAGIC) * LN2 multiplied out is off by
+    a rounding of MAGIC * LN2, which is 1/4.
     """
     for j in range(t.size):
         scratch[j] = min(max(t[j], -LOST), LARGEST_EXPONENT) * LOG2_E + MAGIC
