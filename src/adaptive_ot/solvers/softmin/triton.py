@@ -27,6 +27,11 @@ SMALLEST_TILE, LARGEST_TILE = 16, 128
 # Entries of P held by a warp, and how many warps at most: more of them wait for each other.
 ENTRIES_PER_WARP, MOST_WARPS = 1024, 8
 
+# A warp as a rectangle of P. Triton distributes a tile over threads along its last axes; as a matrix it would leave a
+# thread with a column of P, and with a copy of almost all of every vector of rows. So a tile is a matrix of such
+# rectangles, with four axes, and vectors have two: the number of the rectangle, and the place in it.
+ROW_LANES, COLUMN_LANES = tl.constexpr(8), tl.constexpr(4)
+
 # What kernels see of the world must be `constexpr`.
 FIRST_FACTOR = tl.constexpr(ascent.FIRST_FACTOR)
 SMALLEST_FACTOR = tl.constexpr(ascent.SMALLEST_FACTOR)
@@ -162,18 +167,56 @@ def double(number):
 
 
 @triton.jit
-def make_kernel(costs, stride, i, j, n, m, h, epsilon):
+def indices(HIGH: tl.constexpr, LOW: tl.constexpr):
+    """The numbers 0, 1, ... as the two axes of a vector."""
+    return tl.arange(0, HIGH)[:, None] * LOW + tl.arange(0, LOW)[None, :]
+
+
+@triton.jit
+def down(rows):
+    """A vector of rows, to be combined with a tile."""
+    return tl.expand_dims(tl.expand_dims(rows, 2), 1)
+
+
+@triton.jit
+def across(columns):
+    """A vector of columns, to be combined with a tile."""
+    return tl.expand_dims(tl.expand_dims(columns, 1), 0)
+
+
+@triton.jit
+def sum_of_rows(tile):
+    return tl.sum(tl.sum(tile, axis=1), axis=2)
+
+
+@triton.jit
+def sum_of_columns(tile):
+    return tl.sum(tl.sum(tile, axis=0), axis=1)
+
+
+@triton.jit
+def total_of(vector):
+    return tl.sum(tl.sum(vector, axis=0), axis=0)
+
+
+@triton.jit
+def largest_of(vector):
+    return tl.max(tl.max(vector, axis=0), axis=0)
+
+
+@triton.jit
+def make_kernel(costs, i, j, n, m, h, epsilon):
     """P for the column scalings h, from memory, and the log-sum-exp of its rows before they were scaled to 1."""
-    inside = (i < n)[:, None] & (j < m)[None, :]
-    cost = tl.load(costs + i[:, None] * stride + j[None, :], mask=inside, other=INFINITY).to(tl.float64)
-    exponents = h[None, :] - cost * (1.0 / epsilon)
-    largest = tl.max(exponents, axis=1)
+    inside = down(i < n) & across(j < m)
+    cost = tl.load(costs + down(i) * m + across(j), mask=inside, other=INFINITY).to(tl.float64)
+    exponents = across(h) - cost * (1.0 / epsilon)
+    largest = tl.max(tl.max(exponents, axis=1), axis=2)
     largest = tl.where(largest > -INFINITY, largest, 0.0)
-    matrix = tl.exp(exponents - largest[:, None])
-    sums = tl.sum(matrix, axis=1)
+    matrix = tl.exp(exponents - down(largest))
+    sums = sum_of_rows(matrix)
     some = sums > 0
     sums = tl.where(some, sums, 1.0)
-    return matrix * (1.0 / sums)[:, None], tl.where(some, largest + tl.log(sums), -INFINITY)
+    return matrix * down(1.0 / sums), tl.where(some, largest + tl.log(sums), -INFINITY)
 
 
 @triton.jit
@@ -191,12 +234,12 @@ def row_potential(row_sums, total, dummy, AUGMENTED: tl.constexpr):
 def balance(matrix, made_h, made_sums, h, total, reference, dummy, AUGMENTED: tl.constexpr):
     """Optimal rows for the column scalings h: log-sum-exps, potentials, and the columns of the plan."""
     growth = tl.exp(h - made_h)
-    product = tl.sum(matrix * growth[None, :], axis=1)
+    product = sum_of_rows(matrix * across(growth))
     some = product > 0
     row_sums = tl.where(some, made_sums + tl.log(tl.where(some, product, 1.0)), -INFINITY)
     potential = row_potential(row_sums, total, dummy, AUGMENTED)
     moved = tl.where(some, tl.exp(potential + reference + made_sums), 0.0)
-    return row_sums, potential, growth * tl.sum(matrix * moved[:, None], axis=0)
+    return row_sums, potential, growth * sum_of_columns(matrix * down(moved))
 
 
 @triton.jit
@@ -215,7 +258,7 @@ def newton_step(
     target_reference, AUGMENTED: tl.constexpr,
 ):  # fmt: skip
     """The damped Newton step by conjugate gradients, two sweeps over P an iteration, and the number of iterations."""
-    supply = tl.sum(nu, axis=0)
+    supply = total_of(nu)
     free = free_columns(gamma, columns, nu, AUGMENTED)
     full = mu > 0
     if not AUGMENTED:
@@ -229,29 +272,29 @@ def newton_step(
     d = tl.zeros_like(nu)
     z = residual / diagonal
     direction = z
-    size = tl.sum(residual * z, axis=0)
+    size = total_of(residual * z)
     goal = size * tl.minimum(double(LOOSEST), error)
     sweeps = tl.full((), 0, tl.int32)
     flat = size < 0  # never at first
     while (size > goal) & (sweeps < MOST_SWEEPS) & (flat == 0):
-        sent = factors * tl.sum(matrix * (growth * direction)[None, :], axis=1)
-        product = growth * tl.sum(matrix * sent[:, None], axis=0)
+        sent = factors * sum_of_rows(matrix * across(growth * direction))
+        product = growth * sum_of_columns(matrix * down(sent))
         if AUGMENTED:
-            product += spill * (tl.sum(spill * direction, axis=0) / supply)
+            product += spill * (total_of(spill * direction) / supply)
         product = tl.where(free, diagonal * direction - product, 0.0)
         sweeps += 1
-        bend = tl.sum(direction * product, axis=0)
-        flat = bend <= FLAT * tl.sum(direction * diagonal * direction, axis=0)
+        bend = total_of(direction * product)
+        flat = bend <= FLAT * total_of(direction * diagonal * direction)
         length = tl.where(flat, 0.0, size / tl.where(flat, 1.0, bend))
         d += length * direction
         residual -= length * product
         z = residual / diagonal
         before = size
-        size = tl.sum(residual * z, axis=0)
+        size = total_of(residual * z)
         direction = z + (size / before) * direction
-    longest = tl.max(tl.abs(d), axis=0)
+    longest = largest_of(tl.abs(d))
     d = tl.where(longest == 0, z, d)
-    longest = tl.max(tl.abs(d), axis=0)
+    longest = largest_of(tl.abs(d))
     too_long = longest > LONGEST_STEP
     return d * tl.where(too_long, LONGEST_STEP / tl.where(too_long, longest, 1.0), 1.0), sweeps
 
@@ -269,7 +312,7 @@ def ascend_kernel(
     P is made and used in one place, and the compiler has one tile to keep.
     """
     b = tl.program_id(0).to(tl.int64)
-    i, j = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    i, j = indices(ROWS // ROW_LANES, ROW_LANES), indices(COLUMNS // COLUMN_LANES, COLUMN_LANES)
     to_row, to_column = b * n + i, b * m + j
     costs += b * n * m
     mu = tl.load(source_weights + to_row, mask=i < n, other=0.0)
@@ -280,11 +323,11 @@ def ascend_kernel(
     dummy = tl.load(dummies + b)
     epsilon = tl.load(epsilons + b)
     tolerance = tl.load(tolerances + b)
-    supply = tl.sum(nu, axis=0)
-    log_total = tl.log(tl.sum(mu, axis=0) + supply)
+    supply = total_of(nu)
+    log_total = tl.log(total_of(mu) + supply)
 
     # P, and where it was made.
-    matrix = tl.zeros((ROWS, COLUMNS), tl.float64)
+    matrix = tl.zeros((ROWS // ROW_LANES, COLUMNS // COLUMN_LANES, ROW_LANES, COLUMN_LANES), tl.float64)
     made_h = tl.zeros_like(nu)
     made_sums = tl.zeros_like(mu)
     made_epsilon = double(0.0)
@@ -311,32 +354,32 @@ def ascend_kernel(
     while going:
         # Evaluate the dual at `ahead`.
         h = ahead + target_reference
-        if (made_epsilon != level) | (tl.max(tl.abs(h - made_h), axis=0) > REACH):
-            matrix, made_sums = make_kernel(costs, m, i, j, n, m, h, level)
+        if (made_epsilon != level) | (largest_of(tl.abs(h - made_h)) > REACH):
+            matrix, made_sums = make_kernel(costs, i, j, n, m, h, level)
             made_h = h
             made_epsilon = level
         trial_sums, trial_potential, trial_columns = balance(
             matrix, made_h, made_sums, h, total, source_reference, dummy, AUGMENTED
         )
-        trial_value = tl.sum(mu * trial_potential, axis=0) + tl.sum(nu * ahead, axis=0)
+        trial_value = total_of(mu * trial_potential) + total_of(nu * ahead)
         trial_spill = spill
         if AUGMENTED:
-            highest = tl.maximum(dummy, tl.max(h, axis=0))
-            log_sum = highest + tl.log(tl.sum(tl.exp(h - highest), axis=0) + tl.exp(dummy - highest))
+            highest = tl.maximum(dummy, largest_of(h))
+            log_sum = highest + tl.log(total_of(tl.exp(h - highest)) + tl.exp(dummy - highest))
             trial_spill = supply * tl.exp(h - log_sum)
             trial_value += supply * (log_total - log_sum)
         else:
-            trial_value -= tl.sum(tl.exp(trial_potential + source_reference + trial_sums), axis=0)
+            trial_value -= total_of(tl.exp(trial_potential + source_reference + trial_sums))
         trial_all = trial_columns + trial_spill
         trial_free = free_columns(ahead, trial_all, nu, AUGMENTED)
-        trial_error = tl.sum(tl.abs(tl.where(trial_free, nu - trial_all, 0.0)), axis=0) / supply
+        trial_error = total_of(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
         climbed += sweeps + 1
 
         # Accept it, or have more damping.
         free = free_columns(gamma, columns + spill, nu, AUGMENTED)
-        promised = tl.sum(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma), axis=0)
+        promised = total_of(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
         gained = trial_value - value
-        noise = ROUNDING * (tl.abs(value) + tl.sum(tl.abs(gamma) * nu, axis=0))
+        noise = ROUNDING * (tl.abs(value) + total_of(tl.abs(gamma) * nu))
         good = gained >= ACCEPTED_SHARE * promised
         good = opening | good | ((tl.abs(promised) <= noise) & (trial_error < error))
         stalled = (good == 0) & (damping >= MOST_DAMPING)
