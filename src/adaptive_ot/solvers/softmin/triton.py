@@ -27,10 +27,14 @@ SMALLEST_TILE, LARGEST_TILE = 16, 128
 # Entries of P held by a warp, and how many warps at most: more of them wait for each other.
 ENTRIES_PER_WARP, MOST_WARPS = 1024, 8
 
-# A warp as a rectangle of P. Triton distributes a tile over threads along its last axes; as a matrix it would leave a
-# thread with a column of P, and with a copy of almost all of every vector of rows. So a tile is a matrix of such
-# rectangles, with four axes, and vectors have two: the number of the rectangle, and the place in it.
-ROW_LANES, COLUMN_LANES = tl.constexpr(8), tl.constexpr(4)
+# Registers of a multiprocessor. Left to itself, the compiler would rather spill P than use more than half of them.
+REGISTERS = 2**16
+
+# Columns of P per thread. Triton spreads a tile over lanes along its last axis first. As a matrix, P would leave every
+# thread with one column, and with a copy of nearly all of every vector of rows. So a tile has three axes, the columns
+# two: lanes along the last, registers along the one before, and the rest of the lanes and all warps along the rows, so
+# that scalar products of columns stay within a warp.
+COLUMNS_PER_THREAD = tl.constexpr(4)
 
 # What kernels see of the world must be `constexpr`.
 FIRST_FACTOR = tl.constexpr(ascent.FIRST_FACTOR)
@@ -96,7 +100,7 @@ def duals_of(mu: torch.Tensor, nu: torch.Tensor, entropy: Literal["augmented", "
     log_mu, log_nu = (torch.where(w > 0, w, 1.0).log().where(w > 0, softmin.NOTHING) for w in (mu, nu))
     log_total, dummy = (mu.sum(1) + nu.sum(1)).log(), mu.sum(1).log()
     if entropy == "augmented":
-        total = log_total[:, None].expand_as(mu)
+        total = log_total[:, None].expand_as(mu).contiguous()
         return Duals(mu, nu, total, torch.where(mu > 0, log_mu - total, softmin.NOTHING), log_nu, dummy, True)
     if entropy == "product":
         return Duals(mu, nu, torch.zeros_like(mu), log_mu, log_nu, dummy, False)
@@ -156,6 +160,7 @@ def ascend_batch(
             ROWS=rows,
             COLUMNS=columns,
             num_warps=num_warps,
+            maxnreg=min(255, REGISTERS // (32 * num_warps)),
         )
     return reached
 
@@ -167,41 +172,31 @@ def double(number):
 
 
 @triton.jit
-def indices(HIGH: tl.constexpr, LOW: tl.constexpr):
-    """The numbers 0, 1, ... as the two axes of a vector."""
-    return tl.arange(0, HIGH)[:, None] * LOW + tl.arange(0, LOW)[None, :]
-
-
-@triton.jit
 def down(rows):
     """A vector of rows, to be combined with a tile."""
-    return tl.expand_dims(tl.expand_dims(rows, 2), 1)
+    return tl.expand_dims(tl.expand_dims(rows, 1), 1)
 
 
 @triton.jit
 def across(columns):
     """A vector of columns, to be combined with a tile."""
-    return tl.expand_dims(tl.expand_dims(columns, 1), 0)
+    return tl.expand_dims(columns, 0)
 
 
 @triton.jit
-def sum_of_rows(tile):
-    return tl.sum(tl.sum(tile, axis=1), axis=2)
+def row_totals(tile):
+    return tl.sum(tl.sum(tile, axis=1), axis=1)
 
 
 @triton.jit
-def sum_of_columns(tile):
-    return tl.sum(tl.sum(tile, axis=0), axis=1)
+def total(columns):
+    """The sum of a vector of columns."""
+    return tl.sum(tl.sum(columns, axis=0), axis=0)
 
 
 @triton.jit
-def total_of(vector):
-    return tl.sum(tl.sum(vector, axis=0), axis=0)
-
-
-@triton.jit
-def largest_of(vector):
-    return tl.max(tl.max(vector, axis=0), axis=0)
+def largest(columns):
+    return tl.max(tl.max(columns, axis=0), axis=0)
 
 
 @triton.jit
@@ -210,36 +205,36 @@ def make_kernel(costs, i, j, n, m, h, epsilon):
     inside = down(i < n) & across(j < m)
     cost = tl.load(costs + down(i) * m + across(j), mask=inside, other=INFINITY).to(tl.float64)
     exponents = across(h) - cost * (1.0 / epsilon)
-    largest = tl.max(tl.max(exponents, axis=1), axis=2)
-    largest = tl.where(largest > -INFINITY, largest, 0.0)
-    matrix = tl.exp(exponents - down(largest))
-    sums = sum_of_rows(matrix)
+    shift = tl.max(tl.max(exponents, axis=1), axis=1)
+    shift = tl.where(shift > -INFINITY, shift, 0.0)
+    matrix = tl.exp(exponents - down(shift))
+    sums = row_totals(matrix)
     some = sums > 0
     sums = tl.where(some, sums, 1.0)
-    return matrix * down(1.0 / sums), tl.where(some, largest + tl.log(sums), -INFINITY)
+    return matrix * down(1.0 / sums), tl.where(some, shift + tl.log(sums), -INFINITY)
 
 
 @triton.jit
-def row_potential(row_sums, total, dummy, AUGMENTED: tl.constexpr):
+def row_potential(row_sums, row_total, dummy, AUGMENTED: tl.constexpr):
     """`RowRule.potential`; no difference of infinities can arise, as only the augmented form has a dummy."""
     if AUGMENTED:
         high, low = tl.maximum(row_sums, dummy), tl.minimum(row_sums, dummy)
-        potential = total - high - tl.log(1.0 + tl.exp(low - high))
+        potential = row_total - high - tl.log(1.0 + tl.exp(low - high))
     else:
-        potential = tl.minimum(total - row_sums, 0.0)
+        potential = tl.minimum(row_total - row_sums, 0.0)
     return potential
 
 
 @triton.jit
-def balance(matrix, made_h, made_sums, h, total, reference, dummy, AUGMENTED: tl.constexpr):
+def balance(matrix, made_h, made_sums, h, row_total, reference, dummy, AUGMENTED: tl.constexpr):
     """Optimal rows for the column scalings h: log-sum-exps, potentials, and the columns of the plan."""
     growth = tl.exp(h - made_h)
-    product = sum_of_rows(matrix * across(growth))
+    product = row_totals(matrix * across(growth))
     some = product > 0
     row_sums = tl.where(some, made_sums + tl.log(tl.where(some, product, 1.0)), -INFINITY)
-    potential = row_potential(row_sums, total, dummy, AUGMENTED)
+    potential = row_potential(row_sums, row_total, dummy, AUGMENTED)
     moved = tl.where(some, tl.exp(potential + reference + made_sums), 0.0)
-    return row_sums, potential, growth * sum_of_columns(matrix * down(moved))
+    return row_sums, potential, growth * tl.sum(matrix * down(moved), axis=0)
 
 
 @triton.jit
@@ -258,7 +253,7 @@ def newton_step(
     target_reference, AUGMENTED: tl.constexpr,
 ):  # fmt: skip
     """The damped Newton step by conjugate gradients, two sweeps over P an iteration, and the number of iterations."""
-    supply = total_of(nu)
+    supply = total(nu)
     free = free_columns(gamma, columns, nu, AUGMENTED)
     full = mu > 0
     if not AUGMENTED:
@@ -268,38 +263,40 @@ def newton_step(
     growth = tl.exp(gamma + target_reference - made_h)
     columns = tl.where(free, tl.maximum(columns, 1e-200 * nu), 1.0)
     diagonal = (1.0 + damping) * columns
+    inverse = 1.0 / diagonal  # divisions in float64 are slow
+    spill_share = spill * (1.0 / supply)
     residual = tl.where(free, columns * tl.log(tl.where(free, nu, 1.0) / columns), 0.0)
     d = tl.zeros_like(nu)
-    z = residual / diagonal
+    z = residual * inverse
     direction = z
-    size = total_of(residual * z)
+    size = total(residual * z)
     goal = size * tl.minimum(double(LOOSEST), error)
     sweeps = tl.full((), 0, tl.int32)
     flat = size < 0  # never at first
     while (size > goal) & (sweeps < MOST_SWEEPS) & (flat == 0):
-        sent = factors * sum_of_rows(matrix * across(growth * direction))
-        product = growth * sum_of_columns(matrix * down(sent))
+        sent = factors * row_totals(matrix * across(growth * direction))
+        product = growth * tl.sum(matrix * down(sent), axis=0)
         if AUGMENTED:
-            product += spill * (total_of(spill * direction) / supply)
+            product += spill * total(spill_share * direction)
         product = tl.where(free, diagonal * direction - product, 0.0)
         sweeps += 1
-        bend = total_of(direction * product)
-        flat = bend <= FLAT * total_of(direction * diagonal * direction)
+        bend = total(direction * product)
+        flat = bend <= FLAT * total(direction * diagonal * direction)
         length = tl.where(flat, 0.0, size / tl.where(flat, 1.0, bend))
         d += length * direction
         residual -= length * product
-        z = residual / diagonal
+        z = residual * inverse
         before = size
-        size = total_of(residual * z)
+        size = total(residual * z)
         direction = z + (size / before) * direction
-    longest = largest_of(tl.abs(d))
+    longest = largest(tl.abs(d))
     d = tl.where(longest == 0, z, d)
-    longest = largest_of(tl.abs(d))
+    longest = largest(tl.abs(d))
     too_long = longest > LONGEST_STEP
     return d * tl.where(too_long, LONGEST_STEP / tl.where(too_long, longest, 1.0), 1.0), sweeps
 
 
-@triton.jit(do_not_specialize=["max_passes"])
+@triton.jit(do_not_specialize=["n", "m", "max_passes"])
 def ascend_kernel(
     costs, source_weights, target_weights, totals, source_references, target_references, dummies, epsilons,
     first_epsilons, tolerances, out_gamma, out_potential, out_row_sums, out_columns, out_value, out_error, out_passes,
@@ -312,22 +309,24 @@ def ascend_kernel(
     P is made and used in one place, and the compiler has one tile to keep.
     """
     b = tl.program_id(0).to(tl.int64)
-    i, j = indices(ROWS // ROW_LANES, ROW_LANES), indices(COLUMNS // COLUMN_LANES, COLUMN_LANES)
+    LANES: tl.constexpr = COLUMNS // COLUMNS_PER_THREAD
+    i = tl.arange(0, ROWS)
+    j = tl.arange(0, COLUMNS_PER_THREAD)[:, None] * LANES + tl.arange(0, LANES)[None, :]
     to_row, to_column = b * n + i, b * m + j
     costs += b * n * m
     mu = tl.load(source_weights + to_row, mask=i < n, other=0.0)
     nu = tl.load(target_weights + to_column, mask=j < m, other=0.0)
-    total = tl.load(totals + to_row, mask=i < n, other=0.0)
+    row_total = tl.load(totals + to_row, mask=i < n, other=0.0)
     source_reference = tl.load(source_references + to_row, mask=i < n, other=NOTHING)
     target_reference = tl.load(target_references + to_column, mask=j < m, other=NOTHING)
     dummy = tl.load(dummies + b)
     epsilon = tl.load(epsilons + b)
     tolerance = tl.load(tolerances + b)
-    supply = total_of(nu)
-    log_total = tl.log(total_of(mu) + supply)
+    supply = total(nu)
+    log_total = tl.log(tl.sum(mu, axis=0) + supply)
 
     # P, and where it was made.
-    matrix = tl.zeros((ROWS // ROW_LANES, COLUMNS // COLUMN_LANES, ROW_LANES, COLUMN_LANES), tl.float64)
+    matrix = tl.zeros((ROWS, COLUMNS_PER_THREAD, LANES), tl.float64)
     made_h = tl.zeros_like(nu)
     made_sums = tl.zeros_like(mu)
     made_epsilon = double(0.0)
@@ -354,32 +353,32 @@ def ascend_kernel(
     while going:
         # Evaluate the dual at `ahead`.
         h = ahead + target_reference
-        if (made_epsilon != level) | (largest_of(tl.abs(h - made_h)) > REACH):
+        if (made_epsilon != level) | (largest(tl.abs(h - made_h)) > REACH):
             matrix, made_sums = make_kernel(costs, i, j, n, m, h, level)
             made_h = h
             made_epsilon = level
         trial_sums, trial_potential, trial_columns = balance(
-            matrix, made_h, made_sums, h, total, source_reference, dummy, AUGMENTED
+            matrix, made_h, made_sums, h, row_total, source_reference, dummy, AUGMENTED
         )
-        trial_value = total_of(mu * trial_potential) + total_of(nu * ahead)
+        trial_value = tl.sum(mu * trial_potential, axis=0) + total(nu * ahead)
         trial_spill = spill
         if AUGMENTED:
-            highest = tl.maximum(dummy, largest_of(h))
-            log_sum = highest + tl.log(total_of(tl.exp(h - highest)) + tl.exp(dummy - highest))
+            highest = tl.maximum(dummy, largest(h))
+            log_sum = highest + tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
             trial_spill = supply * tl.exp(h - log_sum)
             trial_value += supply * (log_total - log_sum)
         else:
-            trial_value -= total_of(tl.exp(trial_potential + source_reference + trial_sums))
+            trial_value -= tl.sum(tl.exp(trial_potential + source_reference + trial_sums), axis=0)
         trial_all = trial_columns + trial_spill
         trial_free = free_columns(ahead, trial_all, nu, AUGMENTED)
-        trial_error = total_of(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
+        trial_error = total(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
         climbed += sweeps + 1
 
         # Accept it, or have more damping.
         free = free_columns(gamma, columns + spill, nu, AUGMENTED)
-        promised = total_of(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
+        promised = total(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
         gained = trial_value - value
-        noise = ROUNDING * (tl.abs(value) + total_of(tl.abs(gamma) * nu))
+        noise = ROUNDING * (tl.abs(value) + total(tl.abs(gamma) * nu))
         good = gained >= ACCEPTED_SHARE * promised
         good = opening | good | ((tl.abs(promised) <= noise) & (trial_error < error))
         stalled = (good == 0) & (damping >= MOST_DAMPING)
