@@ -26,11 +26,11 @@ MAX_PASSES = 10_000
 on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="too slow for the interpreter; needs a GPU")
 
 
-def random_problem(n, m, seed, forbidden=0.0):
+def random_problem(n, m, seed, forbidden=0.0, target_total=0.8):
     rng = np.random.default_rng(seed)
     cost, mu, nu = rng.normal(size=(n, m)), rng.random(n) + 0.1, rng.random(m) + 0.1
     cost[rng.random((n, m)) < forbidden] = np.inf
-    return cost, mu / mu.sum(), nu / nu.sum()
+    return cost, mu / mu.sum(), target_total * nu / nu.sum()
 
 
 def without_weight(n, m, seed):
@@ -87,9 +87,10 @@ def ascend_both(cost, mu, nu, entropy, epsilon, tolerance=1e-12):
     return dual, expected, found, found.plans(costs, duals, epsilon)[0].cpu().numpy()
 
 
-def assert_same(cost, mu, nu, entropy, epsilon):
-    """Potentials agree to 1e-12 in the units of the cost, and masses to 1e-12."""
+def assert_same(cost, mu, nu, entropy, epsilon, unique=True):
+    """Potentials agree to 1e-12 in the units of the cost, if they are unique, and masses to 1e-12."""
     dual, expected, batch, plan = ascend_both(cost, mu, nu, entropy, epsilon)
+    cost = np.asarray(cost, np.float64)
     found = type(batch)(*(field[0].cpu().numpy() for field in batch))
     point, weighty = expected.point, mu > 0
     assert not any(np.isnan(field).any() for field in found)
@@ -97,8 +98,9 @@ def assert_same(cost, mu, nu, entropy, epsilon):
     assert not found.stalled
     assert found.passes == pytest.approx(expected.passes, rel=0.1, abs=2)
     same = {"rtol": 0, "atol": 1e-12}
-    np.testing.assert_allclose(epsilon * found.gamma, epsilon * point.gamma, **same)
-    np.testing.assert_allclose(epsilon * found.potential[weighty], epsilon * point.at.potential[weighty], **same)
+    if unique:
+        np.testing.assert_allclose(epsilon * found.gamma, epsilon * point.gamma, **same)
+        np.testing.assert_allclose(epsilon * found.potential[weighty], epsilon * point.at.potential[weighty], **same)
     np.testing.assert_array_equal(np.isfinite(found.row_sums), np.isfinite(point.at.row_sums))
     np.testing.assert_allclose(found.columns, point.at.columns, **same)
     np.testing.assert_allclose(epsilon * found.value, epsilon * point.value, **same)
@@ -111,20 +113,25 @@ def assert_same(cost, mu, nu, entropy, epsilon):
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_same_as_compiled(name, entropy):
-    assert_same(*PROBLEMS[name], entropy, 0.1)
+    assert_same(*PROBLEMS[name], entropy, 0.3)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 0.02])
+@pytest.mark.parametrize("epsilon", [0.5, 0.1, 0.02])
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_same_at_other_epsilons(entropy, epsilon):
     assert_same(*PROBLEMS["20 x 13"], entropy, epsilon)
 
 
-@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_same_where_all_mass_moves():
+    """Between equal totals the potentials are unique up to a constant only."""
+    assert_same(*random_problem(20, 13, 4, target_total=1.0), "counting", 0.5, unique=False)
+
+
+@pytest.mark.parametrize("entropy", ["augmented", "product"])
 def test_batch_is_problem_by_problem(entropy):
     """Problems of a batch may have epsilons, tolerances and starting points of their own."""
     problems = [random_problem(9, 6, seed) for seed in range(3)]
-    epsilons, tolerances = np.array([0.5, 0.1, 0.3]), np.array([1e-9, 1e-3, 1e-6])
+    epsilons, tolerances = np.array([1.0, 0.3, 0.5]), np.array([1e-9, 1e-3, 1e-6])
     costs, mu, nu = (torch.as_tensor(np.stack(arrays), device=DEVICE) for arrays in zip(*problems, strict=True))
     firsts = np.array([first_epsilon(*pair) for pair in zip(costs.cpu(), epsilons, strict=True)])
     duals = batched.duals_of(mu, nu, entropy)
@@ -149,10 +156,11 @@ def test_stops_when_out_of_passes(entropy):
     cost, mu, nu = PROBLEMS["20 x 13"]
     costs, sources, targets = (torch.as_tensor(a, device=DEVICE)[None] for a in (cost, mu, nu))
     duals = batched.duals_of(sources, targets, entropy)
-    expected = small.ascend(cost, dual_of(mu, nu, entropy), 0.02, 2.0, 1e-12, 40)
-    found = batched.ascend_batch(costs, duals, 0.02, 2.0, 1e-12, 40)
+    expected = small.ascend(cost, dual_of(mu, nu, entropy), 0.3, 2.0, 1e-12, 12)
+    found = batched.ascend_batch(costs, duals, 0.3, 2.0, 1e-12, 12)
     assert int(found.passes[0]) == expected.passes
     assert float(found.error[0]) == pytest.approx(expected.point.error, rel=1e-6)
+    assert expected.point.error > 1e-12
 
 
 def test_refuses_what_does_not_fit():
