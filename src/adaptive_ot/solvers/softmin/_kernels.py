@@ -32,8 +32,8 @@ C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for 
 def exponentiate(t, scratch, bits):
     """Replace t by exp(t), to one unit in the last place; NumPy's own is as fast but not for kernels to call.
 
-    `bits` are the bits of `scratch` as integers. Not to be reassociated: (scratch - MAGIC) * LN2 multiplied out is off by
-    a rounding of MAGIC * LN2, which is 1/4.
+    `bits` are the bits of `scratch` as integers. Not to be reassociated: (scratch - MAGIC) * LN2 multiplied out is off
+    by a rounding of MAGIC * LN2, which is 1/4.
     """
     for j in range(t.size):
         scratch[j] = min(max(t[j], -LOST), LARGEST_EXPONENT) * LOG2_E + MAGIC

@@ -156,9 +156,9 @@ def ascend_batch(
             n,
             m,
             max_passes,
-            AUGMENTED=duals.augmented,
-            ROWS=rows,
-            COLUMNS=columns,
+            augmented=duals.augmented,
+            tile_rows=rows,
+            tile_columns=columns,
             num_warps=num_warps,
             maxnreg=min(255, REGISTERS // (32 * num_warps)),
         )
@@ -215,9 +215,9 @@ def make_kernel(costs, i, j, n, m, h, epsilon):
 
 
 @triton.jit
-def row_potential(row_sums, row_total, dummy, AUGMENTED: tl.constexpr):
+def row_potential(row_sums, row_total, dummy, augmented: tl.constexpr):
     """`RowRule.potential`; no difference of infinities can arise, as only the augmented form has a dummy."""
-    if AUGMENTED:
+    if augmented:
         high, low = tl.maximum(row_sums, dummy), tl.minimum(row_sums, dummy)
         potential = row_total - high - tl.log(1.0 + tl.exp(low - high))
     else:
@@ -226,37 +226,36 @@ def row_potential(row_sums, row_total, dummy, AUGMENTED: tl.constexpr):
 
 
 @triton.jit
-def balance(matrix, made_h, made_sums, h, row_total, reference, dummy, AUGMENTED: tl.constexpr):
+def balance(matrix, made_h, made_sums, h, row_total, reference, dummy, augmented: tl.constexpr):
     """Optimal rows for the column scalings h: log-sum-exps, potentials, and the columns of the plan."""
     growth = tl.exp(h - made_h)
     product = row_totals(matrix * across(growth))
     some = product > 0
     row_sums = tl.where(some, made_sums + tl.log(tl.where(some, product, 1.0)), -INFINITY)
-    potential = row_potential(row_sums, row_total, dummy, AUGMENTED)
+    potential = row_potential(row_sums, row_total, dummy, augmented)
     moved = tl.where(some, tl.exp(potential + reference + made_sums), 0.0)
     return row_sums, potential, growth * tl.sum(matrix * down(moved), axis=0)
 
 
 @triton.jit
-def free_columns(gamma, columns, nu, AUGMENTED: tl.constexpr):
+def free_columns(gamma, columns, nu, augmented: tl.constexpr):
     """Which potentials may move: those of columns with weight that are not held by the bound of zero."""
-    if AUGMENTED:
-        free = nu > 0
-    else:
-        free = (nu > 0) & ((gamma < 0) | (columns > nu))
+    free = nu > 0
+    if not augmented:
+        free = free & ((gamma < 0) | (columns > nu))
     return free
 
 
 @triton.jit
 def newton_step(
     matrix, made_h, made_sums, gamma, potential, columns, spill, error, damping, mu, nu, source_reference,
-    target_reference, AUGMENTED: tl.constexpr,
+    target_reference, augmented: tl.constexpr,
 ):  # fmt: skip
     """The damped Newton step by conjugate gradients, two sweeps over P an iteration, and the number of iterations."""
     supply = total(nu)
-    free = free_columns(gamma, columns, nu, AUGMENTED)
+    free = free_columns(gamma, columns, nu, augmented)
     full = mu > 0
-    if not AUGMENTED:
+    if not augmented:
         full = full & (potential < 0)
     factors = tl.where(full, 1.0 / tl.where(full, mu, 1.0), 0.0)
     factors = factors * tl.exp(2.0 * (potential + source_reference + made_sums))
@@ -276,7 +275,7 @@ def newton_step(
     while (size > goal) & (sweeps < MOST_SWEEPS) & (flat == 0):
         sent = factors * row_totals(matrix * across(growth * direction))
         product = growth * tl.sum(matrix * down(sent), axis=0)
-        if AUGMENTED:
+        if augmented:
             product += spill * total(spill_share * direction)
         product = tl.where(free, diagonal * direction - product, 0.0)
         sweeps += 1
@@ -300,7 +299,7 @@ def newton_step(
 def ascend_kernel(
     costs, source_weights, target_weights, totals, source_references, target_references, dummies, epsilons,
     first_epsilons, tolerances, out_gamma, out_potential, out_row_sums, out_columns, out_value, out_error, out_passes,
-    out_stalled, n, m, max_passes, AUGMENTED: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    out_stalled, n, m, max_passes, augmented: tl.constexpr, tile_rows: tl.constexpr, tile_columns: tl.constexpr,
 ):  # fmt: skip
     """`ascend`, `climb` and `evaluate` as one loop over the points where the dual is evaluated.
 
@@ -309,9 +308,9 @@ def ascend_kernel(
     P is made and used in one place, and the compiler has one tile to keep.
     """
     b = tl.program_id(0).to(tl.int64)
-    LANES: tl.constexpr = COLUMNS // COLUMNS_PER_THREAD
-    i = tl.arange(0, ROWS)
-    j = tl.arange(0, COLUMNS_PER_THREAD)[:, None] * LANES + tl.arange(0, LANES)[None, :]
+    lanes: tl.constexpr = tile_columns // COLUMNS_PER_THREAD
+    i = tl.arange(0, tile_rows)
+    j = tl.arange(0, COLUMNS_PER_THREAD)[:, None] * lanes + tl.arange(0, lanes)[None, :]
     to_row, to_column = b * n + i, b * m + j
     costs += b * n * m
     mu = tl.load(source_weights + to_row, mask=i < n, other=0.0)
@@ -326,7 +325,7 @@ def ascend_kernel(
     log_total = tl.log(tl.sum(mu, axis=0) + supply)
 
     # P, and where it was made.
-    matrix = tl.zeros((ROWS, COLUMNS_PER_THREAD, LANES), tl.float64)
+    matrix = tl.zeros((tile_rows, COLUMNS_PER_THREAD, lanes), tl.float64)
     made_h = tl.zeros_like(nu)
     made_sums = tl.zeros_like(mu)
     made_epsilon = double(0.0)
@@ -358,11 +357,11 @@ def ascend_kernel(
             made_h = h
             made_epsilon = level
         trial_sums, trial_potential, trial_columns = balance(
-            matrix, made_h, made_sums, h, row_total, source_reference, dummy, AUGMENTED
+            matrix, made_h, made_sums, h, row_total, source_reference, dummy, augmented
         )
         trial_value = tl.sum(mu * trial_potential, axis=0) + total(nu * ahead)
         trial_spill = spill
-        if AUGMENTED:
+        if augmented:
             highest = tl.maximum(dummy, largest(h))
             log_sum = highest + tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
             trial_spill = supply * tl.exp(h - log_sum)
@@ -370,12 +369,12 @@ def ascend_kernel(
         else:
             trial_value -= tl.sum(tl.exp(trial_potential + source_reference + trial_sums), axis=0)
         trial_all = trial_columns + trial_spill
-        trial_free = free_columns(ahead, trial_all, nu, AUGMENTED)
+        trial_free = free_columns(ahead, trial_all, nu, augmented)
         trial_error = total(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
         climbed += sweeps + 1
 
         # Accept it, or have more damping.
-        free = free_columns(gamma, columns + spill, nu, AUGMENTED)
+        free = free_columns(gamma, columns + spill, nu, augmented)
         promised = total(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
         gained = trial_value - value
         noise = ROUNDING * (tl.abs(value) + total(tl.abs(gamma) * nu))
@@ -405,7 +404,7 @@ def ascend_kernel(
         if climbing:
             d, sweeps = newton_step(
                 matrix, made_h, made_sums, gamma, potential, columns + spill, spill, error, damping, mu, nu,
-                source_reference, target_reference, AUGMENTED,
+                source_reference, target_reference, augmented,
             )  # fmt: skip
             ahead = gamma + d
         else:
@@ -422,7 +421,7 @@ def ascend_kernel(
             g_earlier = g
             earlier = level
             level = following
-        if not AUGMENTED:
+        if not augmented:
             ahead = tl.minimum(ahead, 0.0)
 
     tl.store(out_gamma + to_column, gamma, mask=j < m)
