@@ -6,6 +6,7 @@ Runs on a GPU where there is one, otherwise under Triton's interpreter on the CP
 from __future__ import annotations
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -91,9 +92,9 @@ def assert_same(cost, mu, nu, entropy, epsilon, unique=True):
     """Potentials agree to 1e-12 in the units of the cost, if they are unique, and masses to 1e-12."""
     dual, expected, batch, plan = ascend_both(cost, mu, nu, entropy, epsilon)
     cost = np.asarray(cost, np.float64)
-    found = type(batch)(*(field[0].cpu().numpy() for field in batch))
+    found = SimpleNamespace(**{name: field[0].cpu().numpy() for name, field in batch._asdict().items()})
     point, weighty = expected.point, mu > 0
-    assert not any(np.isnan(field).any() for field in found)
+    assert not any(np.isnan(field).any() for field in vars(found).values())
     assert found.error <= 1e-12
     assert not found.stalled
     assert found.passes == pytest.approx(expected.passes, rel=0.1, abs=2)
@@ -135,11 +136,11 @@ def test_batch_is_problem_by_problem(entropy):
     costs, mu, nu = (torch.as_tensor(np.stack(arrays), device=DEVICE) for arrays in zip(*problems, strict=True))
     firsts = np.array([first_epsilon(*pair) for pair in zip(costs.cpu(), epsilons, strict=True)])
     duals = batched.duals_of(mu, nu, entropy)
-    numbers = (torch.from_numpy(a) for a in (epsilons, firsts, tolerances))
-    together = batched.ascend_batch(costs, duals, *numbers, MAX_PASSES)
+    epsilon, first, tolerance = map(torch.from_numpy, (epsilons, firsts, tolerances))
+    together = batched.ascend_batch(costs, duals, epsilon, first, tolerance, MAX_PASSES)
     for k in range(3):
-        alone_duals = type(duals)(*(field[k : k + 1] for field in duals[:-1]), duals.augmented)
-        numbers = epsilons[k], firsts[k], tolerances[k]
+        alone_duals = batched.duals_of(mu[k : k + 1], nu[k : k + 1], entropy)
+        numbers = float(epsilons[k]), float(firsts[k]), float(tolerances[k])
         alone = batched.ascend_batch(costs[k : k + 1], alone_duals, *numbers, MAX_PASSES)
         for one, many in zip(alone, together, strict=True):
             assert torch.equal(one[0], many[k])

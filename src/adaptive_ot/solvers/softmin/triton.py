@@ -126,8 +126,7 @@ def ascend_batch(
     if max(n, m) > LARGEST_TILE:
         raise ValueError(f"problems may have at most {LARGEST_TILE} sources and targets, not {n} x {m}")
     rows, columns = (max(SMALLEST_TILE, triton.next_power_of_2(size)) for size in (n, m))
-    if num_warps is None:
-        num_warps = min(MOST_WARPS, max(1, rows * columns // ENTRIES_PER_WARP))
+    warps = num_warps or min(MOST_WARPS, max(1, rows * columns // ENTRIES_PER_WARP))
 
     def empty(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
         return torch.empty(shape, dtype=dtype, device=costs.device)
@@ -148,7 +147,8 @@ def ascend_batch(
         stalled=empty(batch, dtype=torch.int32),
     )
     if batch > 0:
-        ascend_kernel[(batch,)](
+        launch: Any = ascend_kernel[(batch,)]
+        launch(
             costs.contiguous(),
             *(field.to(torch.float64).contiguous() for field in duals[:-1]),
             *map(per_problem, (epsilon, first_epsilon, tolerance)),
@@ -159,8 +159,8 @@ def ascend_batch(
             augmented=duals.augmented,
             tile_rows=rows,
             tile_columns=columns,
-            num_warps=num_warps,
-            maxnreg=min(255, REGISTERS // (32 * num_warps)),
+            num_warps=warps,
+            maxnreg=min(255, REGISTERS // (32 * warps)),
         )
     return reached
 
