@@ -17,30 +17,27 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from adaptive_ot.solvers._ascent_constants import (
+    ACCEPTED_SHARE,
+    EASY,
+    FEW_SWEEPS,
+    FIRST_DAMPING,
+    FIRST_FACTOR,
+    FLAT,
+    HARD,
+    LARGEST_FACTOR,
+    LEAST_DAMPING,
+    LESS_DAMPING,
+    LEVEL_ERROR,
+    LONGEST_STEP,
+    LOOSEST_RESIDUAL,
+    MANY_SWEEPS,
+    MORE_DAMPING,
+    MOST_DAMPING,
+    ROUNDING,
+    SMALLEST_FACTOR,
+)
 from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, set_epsilon, solve_directly
-
-# The first epsilon is the largest reward; each next one is smaller by a factor that depends on how hard the last was.
-FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 5.0
-EASY, HARD = 2, 5
-LEVEL_ERROR = 1e-2
-
-# Damping: at first, at least if a step failed, then times and over these; less than the least is none.
-FIRST_DAMPING, LEAST_DAMPING, MORE_DAMPING, LESS_DAMPING = 1e-3, 1e-4, 4.0, 8.0
-MOST_DAMPING = 1e8
-
-# A step is accepted if it gains this share of what the gradient promises.
-ACCEPTED_SHARE = 0.1
-
-# No potential moves farther in one step, so that a kept kernel reaches from one point to the next.
-LONGEST_STEP = 8.0
-
-# Conjugate gradients stop at this relative residual, or at the root of the error where that is less. If they take too
-# long, the equations are solved directly, for the rest of the level; where these are too many, they go on for longer.
-LOOSEST_RESIDUAL = 0.1
-FEW_SWEEPS, MANY_SWEEPS = 50, 300
-
-# Gains below this part of the dual value are rounding.
-ROUNDING = 1e-15
 
 
 class Dual(NamedTuple):
@@ -163,7 +160,7 @@ def conjugate_gradients(
         product = np.where(point.free, diagonal * direction - product, 0.0)
         sweeps += 1
         bend = np.sum(direction * product)
-        if bend <= 1e-14 * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
+        if bend <= FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
             return (d if sweeps > 1 else direction), sweeps, False
         d = d + (size / bend) * direction
         residual = residual - (size / bend) * product

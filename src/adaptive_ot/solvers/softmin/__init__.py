@@ -20,6 +20,9 @@ import numpy as np
 # The logarithm of nothing: finite, so that differences are.
 NOTHING = -1e30
 
+# How far, in units of epsilon, column scalings may move from where a dense P was made, which leaves no pair out.
+DENSE_REACH = 150.0
+
 
 class RowRule(NamedTuple):
     """How a row of the dual is maximised once the columns are fixed, in units of epsilon.

@@ -21,11 +21,11 @@ from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
 from adaptive_ot.solution import marginal
 from adaptive_ot.solvers._pricing import inner_product_bound
 from adaptive_ot.solvers._threads import run_together
-from adaptive_ot.solvers.softmin import Balanced, Finished, RowRule, Softmin, _kernels
+from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, Finished, RowRule, Softmin, _kernels
 
 # How far, in units of epsilon, the column scalings may move before P is made anew. Row sums move no farther, so entries
-# below e^-(2 * REACH + NEGLIGIBLE) of a row stay below e^-NEGLIGIBLE, less than rounding. A dense P leaves nothing out.
-SPARSE_REACH, DENSE_REACH = 10.0, 150.0
+# below e^-(2 * REACH + NEGLIGIBLE) of a row stay below e^-NEGLIGIBLE, less than rounding.
+SPARSE_REACH = 10.0
 NEGLIGIBLE = 40.0
 
 # A sparse P is worth its while below this share of all pairs.

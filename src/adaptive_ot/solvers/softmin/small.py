@@ -10,8 +10,8 @@ from numba.extending import overload
 
 from adaptive_ot.solvers import _ascent
 from adaptive_ot.solvers._jit import kernel
-from adaptive_ot.solvers.softmin import Balanced, _kernels, balance, curvature, set_epsilon, solve_directly
-from adaptive_ot.solvers.softmin.compiled import DENSE_REACH, NEGLIGIBLE, SPARSE_REACH, SPARSE_SHARE, Kernel
+from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, _kernels, balance, curvature, set_epsilon, solve_directly
+from adaptive_ot.solvers.softmin.compiled import NEGLIGIBLE, SPARSE_REACH, SPARSE_SHARE, Kernel
 
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
 

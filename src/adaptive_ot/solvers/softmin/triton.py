@@ -1,0 +1,431 @@
+"""Many small dense problems on a GPU: one program of one kernel solves one problem from start to end.
+
+This is `_ascent` once more, with the same constants and tests; see there for the mathematics. Only where conjugate
+gradients take long do the two part: here they go on, as a direct solve would need more registers than there are. Launches and host synchronisation would cost more than the arithmetic of problems this small. The kernel
+matrix P stays in registers: conjugate gradients read nothing from memory. All arithmetic is in float64, whatever the
+type of the costs.
+
+Columns and rows beyond the problem (tiles are powers of two) have infinite costs and no weight, like those forbidden by
+the caller, and so need no masks of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+from adaptive_ot.solvers import _ascent_constants as ascent
+from adaptive_ot.solvers import softmin
+
+# Tiles have powers of two of rows and columns, no fewer and no more than these: registers hold no more.
+SMALLEST_TILE, LARGEST_TILE = 16, 128
+
+# Entries of P held by a warp, and how many warps at most: more of them wait for each other.
+ENTRIES_PER_WARP, MOST_WARPS = 1024, 8
+
+# Registers of a multiprocessor. Left to itself, the compiler would rather spill P than use more than half of them.
+REGISTERS = 2**16
+
+# Columns of P per thread. Triton spreads a tile over lanes along its last axis first. As a matrix, P would leave every
+# thread with one column, and with a copy of nearly all of every vector of rows. So a tile has three axes, the columns
+# two: lanes along the last, registers along the one before, and the rest of the lanes and all warps along the rows, so
+# that scalar products of columns stay within a warp.
+COLUMNS_PER_THREAD = tl.constexpr(4)
+
+# What kernels see of the world must be `constexpr`.
+FIRST_FACTOR = tl.constexpr(ascent.FIRST_FACTOR)
+SMALLEST_FACTOR = tl.constexpr(ascent.SMALLEST_FACTOR)
+LARGEST_FACTOR = tl.constexpr(ascent.LARGEST_FACTOR)
+EASY = tl.constexpr(ascent.EASY)
+HARD = tl.constexpr(ascent.HARD)
+LEVEL_ERROR = tl.constexpr(ascent.LEVEL_ERROR)
+FIRST_DAMPING = tl.constexpr(ascent.FIRST_DAMPING)
+LEAST_DAMPING = tl.constexpr(ascent.LEAST_DAMPING)
+MORE_DAMPING = tl.constexpr(ascent.MORE_DAMPING)
+LESS_DAMPING = tl.constexpr(ascent.LESS_DAMPING)
+MOST_DAMPING = tl.constexpr(ascent.MOST_DAMPING)
+ACCEPTED_SHARE = tl.constexpr(ascent.ACCEPTED_SHARE)
+LONGEST_STEP = tl.constexpr(ascent.LONGEST_STEP)
+LOOSEST = tl.constexpr(ascent.LOOSEST_RESIDUAL**2)
+MOST_SWEEPS = tl.constexpr(ascent.MANY_SWEEPS)
+FLAT = tl.constexpr(ascent.FLAT)
+ROUNDING = tl.constexpr(ascent.ROUNDING)
+REACH = tl.constexpr(softmin.DENSE_REACH)
+NOTHING = tl.constexpr(softmin.NOTHING)
+INFINITY = tl.constexpr(math.inf)
+
+
+class Duals(NamedTuple):
+    """The duals of a batch of problems: the fields of `Dual` and its `RowRule`, with one more axis in front.
+
+    The cap of the rows needs no field: it is infinite in the augmented form, otherwise zero. `dummy` is one number per
+    problem, of no effect in the other forms.
+    """
+
+    source_weights: torch.Tensor
+    target_weights: torch.Tensor
+    total: torch.Tensor
+    source_reference: torch.Tensor
+    target_reference: torch.Tensor
+    dummy: torch.Tensor
+    augmented: bool
+
+
+class Ascents(NamedTuple):
+    """Where the ascents of a batch ended, in units of epsilon; `columns` are the sums of the plan."""
+
+    gamma: torch.Tensor
+    potential: torch.Tensor
+    row_sums: torch.Tensor
+    columns: torch.Tensor
+    value: torch.Tensor
+    error: torch.Tensor
+    passes: torch.Tensor
+    stalled: torch.Tensor
+
+    def plans(self, costs: torch.Tensor, duals: Duals, epsilon: Any) -> torch.Tensor:
+        """The plan of every problem, in float64."""
+        scale = epsilon[:, None, None] if isinstance(epsilon, torch.Tensor) else epsilon
+        rows, columns = self.potential + duals.source_reference, self.gamma + duals.target_reference
+        return torch.exp(rows[:, :, None] + columns[:, None, :] - costs.double() / scale)
+
+
+def duals_of(mu: torch.Tensor, nu: torch.Tensor, entropy: Literal["augmented", "product", "counting"]) -> Duals:
+    """`entropic.dual_of` for weights of shape (problems, sources) and (problems, targets), without synchronisation."""
+    mu, nu = mu.double(), nu.double()
+    log_mu, log_nu = (torch.where(w > 0, w, 1.0).log().where(w > 0, softmin.NOTHING) for w in (mu, nu))
+    log_total, dummy = (mu.sum(1) + nu.sum(1)).log(), mu.sum(1).log()
+    if entropy == "augmented":
+        total = log_total[:, None].expand_as(mu).contiguous()
+        return Duals(mu, nu, total, torch.where(mu > 0, log_mu - total, softmin.NOTHING), log_nu, dummy, True)
+    if entropy == "product":
+        return Duals(mu, nu, torch.zeros_like(mu), log_mu, log_nu, dummy, False)
+    sources, targets = (torch.zeros_like(w).where(w > 0, softmin.NOTHING) for w in (mu, nu))
+    return Duals(mu, nu, log_mu, sources, targets, dummy, False)
+
+
+def ascend_batch(
+    costs: torch.Tensor,
+    duals: Duals,
+    epsilon: float | torch.Tensor,
+    first_epsilon: float | torch.Tensor,
+    tolerance: float | torch.Tensor,
+    max_passes: int,
+    num_warps: int | None = None,
+) -> Ascents:
+    """Solve all problems of `costs` (problems x sources x targets) in one launch, without host synchronisation.
+
+    Epsilons and tolerance are numbers, or tensors with one number per problem. Runs on the device of the costs: a GPU,
+    or the CPU if Triton's interpreter was chosen before this module was imported.
+    """
+    batch, n, m = costs.shape
+    if max(n, m) > LARGEST_TILE:
+        raise ValueError(f"problems may have at most {LARGEST_TILE} sources and targets, not {n} x {m}")
+    rows, columns = (max(SMALLEST_TILE, triton.next_power_of_2(size)) for size in (n, m))
+    warps = num_warps or min(MOST_WARPS, max(1, rows * columns // ENTRIES_PER_WARP))
+
+    def empty(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+        return torch.empty(shape, dtype=dtype, device=costs.device)
+
+    def per_problem(number: float | torch.Tensor) -> torch.Tensor:
+        if isinstance(number, torch.Tensor):
+            return number.to(costs.device, torch.float64).expand(batch).contiguous()
+        return torch.full((batch,), number, dtype=torch.float64, device=costs.device)  # as an argument: a float32
+
+    reached = Ascents(
+        gamma=empty(batch, m),
+        potential=empty(batch, n),
+        row_sums=empty(batch, n),
+        columns=empty(batch, m),
+        value=empty(batch),
+        error=empty(batch),
+        passes=empty(batch, dtype=torch.int32),
+        stalled=empty(batch, dtype=torch.int32),
+    )
+    if batch > 0:
+        launch: Any = ascend_kernel[(batch,)]
+        launch(
+            costs.contiguous(),
+            *(field.to(torch.float64).contiguous() for field in duals[:-1]),
+            *map(per_problem, (epsilon, first_epsilon, tolerance)),
+            *reached,
+            n,
+            m,
+            max_passes,
+            augmented=duals.augmented,
+            tile_rows=rows,
+            tile_columns=columns,
+            num_warps=warps,
+            maxnreg=min(255, REGISTERS // (32 * warps)),
+        )
+    return reached
+
+
+@triton.jit
+def double(number):
+    """A constant as a scalar in float64; a bare literal would pass through float32 in `tl.minimum` and its like."""
+    return tl.full((), number, tl.float64)
+
+
+@triton.jit
+def down(rows):
+    """A vector of rows, to be combined with a tile."""
+    return tl.expand_dims(tl.expand_dims(rows, 1), 1)
+
+
+@triton.jit
+def across(columns):
+    """A vector of columns, to be combined with a tile."""
+    return tl.expand_dims(columns, 0)
+
+
+@triton.jit
+def row_totals(tile):
+    return tl.sum(tl.sum(tile, axis=1), axis=1)
+
+
+@triton.jit
+def total(columns):
+    """The sum of a vector of columns."""
+    return tl.sum(tl.sum(columns, axis=0), axis=0)
+
+
+@triton.jit
+def largest(columns):
+    return tl.max(tl.max(columns, axis=0), axis=0)
+
+
+@triton.jit
+def make_kernel(costs, i, j, n, m, h, epsilon):
+    """P for the column scalings h, from memory, and the log-sum-exp of its rows before they were scaled to 1."""
+    inside = down(i < n) & across(j < m)
+    cost = tl.load(costs + down(i) * m + across(j), mask=inside, other=INFINITY).to(tl.float64)
+    exponents = across(h) - cost * (1.0 / epsilon)
+    shift = tl.max(tl.max(exponents, axis=1), axis=1)
+    shift = tl.where(shift > -INFINITY, shift, 0.0)
+    matrix = tl.exp(exponents - down(shift))
+    sums = row_totals(matrix)
+    some = sums > 0
+    sums = tl.where(some, sums, 1.0)
+    return matrix * down(1.0 / sums), tl.where(some, shift + tl.log(sums), -INFINITY)
+
+
+@triton.jit
+def row_potential(row_sums, row_total, dummy, augmented: tl.constexpr):
+    """`RowRule.potential`; no difference of infinities can arise, as only the augmented form has a dummy."""
+    if augmented:
+        high, low = tl.maximum(row_sums, dummy), tl.minimum(row_sums, dummy)
+        potential = row_total - high - tl.log(1.0 + tl.exp(low - high))
+    else:
+        potential = tl.minimum(row_total - row_sums, 0.0)
+    return potential
+
+
+@triton.jit
+def balance(matrix, made_h, made_sums, h, row_total, reference, dummy, augmented: tl.constexpr):
+    """Optimal rows for the column scalings h: log-sum-exps, potentials, and the columns of the plan."""
+    growth = tl.exp(h - made_h)
+    product = row_totals(matrix * across(growth))
+    some = product > 0
+    row_sums = tl.where(some, made_sums + tl.log(tl.where(some, product, 1.0)), -INFINITY)
+    potential = row_potential(row_sums, row_total, dummy, augmented)
+    moved = tl.where(some, tl.exp(potential + reference + made_sums), 0.0)
+    return row_sums, potential, growth * tl.sum(matrix * down(moved), axis=0)
+
+
+@triton.jit
+def free_columns(gamma, columns, nu, augmented: tl.constexpr):
+    """Which potentials may move: those of columns with weight that are not held by the bound of zero."""
+    free = nu > 0
+    if not augmented:
+        free = free & ((gamma < 0) | (columns > nu))
+    return free
+
+
+@triton.jit
+def newton_step(
+    matrix, made_h, made_sums, gamma, potential, columns, spill, error, damping, mu, nu, source_reference,
+    target_reference, augmented: tl.constexpr,
+):  # fmt: skip
+    """The damped Newton step by conjugate gradients, two sweeps over P an iteration, and the number of iterations."""
+    supply = total(nu)
+    free = free_columns(gamma, columns, nu, augmented)
+    full = mu > 0
+    if not augmented:
+        full = full & (potential < 0)
+    factors = tl.where(full, 1.0 / tl.where(full, mu, 1.0), 0.0)
+    factors = factors * tl.exp(2.0 * (potential + source_reference + made_sums))
+    growth = tl.exp(gamma + target_reference - made_h)
+    columns = tl.where(free, tl.maximum(columns, 1e-200 * nu), 1.0)
+    diagonal = (1.0 + damping) * columns
+    inverse = 1.0 / diagonal  # divisions in float64 are slow
+    spill_share = spill * (1.0 / supply)
+    residual = tl.where(free, columns * tl.log(tl.where(free, nu, 1.0) / columns), 0.0)
+    d = tl.zeros_like(nu)
+    z = residual * inverse
+    direction = z
+    size = total(residual * z)
+    goal = size * tl.minimum(double(LOOSEST), error)
+    sweeps = tl.full((), 0, tl.int32)
+    flat = size < 0  # never at first
+    while (size > goal) & (sweeps < MOST_SWEEPS) & (flat == 0):
+        sent = factors * row_totals(matrix * across(growth * direction))
+        product = growth * tl.sum(matrix * down(sent), axis=0)
+        if augmented:
+            product += spill * total(spill_share * direction)
+        product = tl.where(free, diagonal * direction - product, 0.0)
+        sweeps += 1
+        bend = total(direction * product)
+        flat = bend <= FLAT * total(direction * diagonal * direction)
+        length = tl.where(flat, 0.0, size / tl.where(flat, 1.0, bend))
+        d += length * direction
+        residual -= length * product
+        z = residual * inverse
+        before = size
+        size = total(residual * z)
+        direction = z + (size / before) * direction
+    d = tl.where(largest(tl.abs(d)) == 0, z, d)
+    return tl.minimum(tl.maximum(d, -LONGEST_STEP), LONGEST_STEP), sweeps
+
+
+@triton.jit(do_not_specialize=["n", "m", "max_passes"])
+def ascend_kernel(
+    costs, source_weights, target_weights, totals, source_references, target_references, dummies, epsilons,
+    first_epsilons, tolerances, out_gamma, out_potential, out_row_sums, out_columns, out_value, out_error, out_passes,
+    out_stalled, n, m, max_passes, augmented: tl.constexpr, tile_rows: tl.constexpr, tile_columns: tl.constexpr,
+):  # fmt: skip
+    """`ascend`, `climb` and `evaluate` as one loop over the points where the dual is evaluated.
+
+    A round evaluates the dual at `ahead`, which is accepted or not, and finds the next such point: by a step from the
+    current point or, where that is good enough, by going to the next epsilon, whose first point is always accepted. So
+    P is made and used in one place, and the compiler has one tile to keep.
+    """
+    b = tl.program_id(0).to(tl.int64)
+    lanes: tl.constexpr = tile_columns // COLUMNS_PER_THREAD
+    i = tl.arange(0, tile_rows)
+    j = tl.arange(0, COLUMNS_PER_THREAD)[:, None] * lanes + tl.arange(0, lanes)[None, :]
+    to_row, to_column = b * n + i, b * m + j
+    costs += b * n * m
+    mu = tl.load(source_weights + to_row, mask=i < n, other=0.0)
+    nu = tl.load(target_weights + to_column, mask=j < m, other=0.0)
+    row_total = tl.load(totals + to_row, mask=i < n, other=0.0)
+    source_reference = tl.load(source_references + to_row, mask=i < n, other=NOTHING)
+    target_reference = tl.load(target_references + to_column, mask=j < m, other=NOTHING)
+    dummy = tl.load(dummies + b)
+    epsilon = tl.load(epsilons + b)
+    tolerance = tl.load(tolerances + b)
+    supply = total(nu)
+    log_total = tl.log(tl.sum(mu, axis=0) + supply)
+
+    # P, and where it was made.
+    matrix = tl.zeros((tile_rows, COLUMNS_PER_THREAD, lanes), tl.float64)
+    made_h = tl.zeros_like(nu)
+    made_sums = tl.zeros_like(mu)
+    made_epsilon = double(0.0)
+
+    # The current point, of which nothing is known yet.
+    gamma, columns, spill = tl.zeros_like(nu), tl.zeros_like(nu), tl.zeros_like(nu)
+    potential, row_sums = tl.zeros_like(mu), tl.zeros_like(mu)
+    value, error = double(0.0), double(0.0)
+
+    # The level: its epsilon, that of the last one with its potentials times epsilon, and how far the next one is.
+    level = tl.maximum(epsilon, tl.load(first_epsilons + b))
+    earlier, g_earlier = level, tl.zeros_like(nu)
+    factor = double(FIRST_FACTOR)
+
+    # The climb at this level; `passes` counts the earlier ones.
+    passes, climbed = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
+    sweeps, steps = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
+    damping = double(0.0)
+    ahead = tl.zeros_like(nu)
+    opening = epsilon == epsilon
+    stalled = epsilon != epsilon
+    going = epsilon == epsilon
+
+    while going:
+        # Evaluate the dual at `ahead`.
+        h = ahead + target_reference
+        if (made_epsilon != level) | (largest(tl.abs(h - made_h)) > REACH):
+            matrix, made_sums = make_kernel(costs, i, j, n, m, h, level)
+            made_h = h
+            made_epsilon = level
+        trial_sums, trial_potential, trial_columns = balance(
+            matrix, made_h, made_sums, h, row_total, source_reference, dummy, augmented
+        )
+        trial_value = tl.sum(mu * trial_potential, axis=0) + total(nu * ahead)
+        trial_spill = spill
+        if augmented:
+            highest = tl.maximum(dummy, largest(h))
+            log_sum = highest + tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
+            trial_spill = supply * tl.exp(h - log_sum)
+            trial_value += supply * (log_total - log_sum)
+        else:
+            trial_value -= tl.sum(tl.exp(trial_potential + source_reference + trial_sums), axis=0)
+        trial_all = trial_columns + trial_spill
+        trial_free = free_columns(ahead, trial_all, nu, augmented)
+        trial_error = total(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
+        climbed += sweeps + 1
+
+        # Accept it, or have more damping.
+        free = free_columns(gamma, columns + spill, nu, augmented)
+        promised = total(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
+        gained = trial_value - value
+        noise = ROUNDING * (tl.abs(value) + total(tl.abs(gamma) * nu))
+        good = gained >= ACCEPTED_SHARE * promised
+        good = opening | good | ((tl.abs(promised) <= noise) & (trial_error < error))
+        stalled = (good == 0) & (damping >= MOST_DAMPING)
+        less = tl.where(damping > LEAST_DAMPING, damping / LESS_DAMPING, 0.0)
+        less = tl.where(gained >= 0.5 * promised, less, damping)
+        more = tl.maximum(MORE_DAMPING * damping, double(FIRST_DAMPING))
+        damping = tl.where(opening, FIRST_DAMPING, tl.where(good, less, tl.where(stalled, damping, more)))
+        steps = tl.where(opening, 0, steps + good.to(tl.int32))
+        gamma = tl.where(good, ahead, gamma)
+        columns = tl.where(good, trial_columns, columns)
+        spill = tl.where(good, trial_spill, spill)
+        potential = tl.where(good, trial_potential, potential)
+        row_sums = tl.where(good, trial_sums, row_sums)
+        value = tl.where(good, trial_value, value)
+        error = tl.where(good, trial_error, error)
+
+        # Where to next?
+        last = level == epsilon
+        goal = tl.where(last, tolerance, tl.maximum(tolerance, double(LEVEL_ERROR)))
+        budget = tl.where(last, max_passes - passes, (max_passes - passes) // 2)
+        climbing = (error > goal) & (climbed < budget) & (stalled == 0)
+        going = climbing | (level != epsilon)
+        opening = climbing == 0
+        if climbing:
+            d, sweeps = newton_step(
+                matrix, made_h, made_sums, gamma, potential, columns + spill, spill, error, damping, mu, nu,
+                source_reference, target_reference, augmented,
+            )  # fmt: skip
+            ahead = gamma + d
+        else:
+            passes += climbed
+            climbed *= 0
+            sweeps *= 0
+            factor = tl.where(steps <= EASY, tl.minimum(1.5 * factor, LARGEST_FACTOR), factor)
+            factor = tl.where(steps > HARD, tl.maximum(factor / 1.5, SMALLEST_FACTOR), factor)
+            following = tl.where(passes < max_passes // 2, tl.maximum(epsilon, level / factor), epsilon)
+            g = level * gamma
+            later = level < earlier
+            slope = tl.where(later, (following - level) / tl.where(later, level - earlier, 1.0), 0.0)
+            ahead = (g + (g - g_earlier) * slope) / following
+            g_earlier = g
+            earlier = level
+            level = following
+        if not augmented:
+            ahead = tl.minimum(ahead, 0.0)
+
+    tl.store(out_gamma + to_column, gamma, mask=j < m)
+    tl.store(out_potential + to_row, potential, mask=i < n)
+    tl.store(out_row_sums + to_row, row_sums, mask=i < n)
+    tl.store(out_columns + to_column, columns, mask=j < m)
+    tl.store(out_value + b, value)
+    tl.store(out_error + b, error)
+    tl.store(out_passes + b, passes)
+    tl.store(out_stalled + b, stalled.to(tl.int32))
