@@ -68,16 +68,20 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
     return array if kind.on_gpu else np.ascontiguousarray(array)
 
 
-def cost_batch(cost: Any) -> np.ndarray:
-    """A three-dimensional C-contiguous floating NumPy array without NaN or -inf."""
-    array = _real_array("cost", cost)
+def cost_batch(cost: Any) -> np.ndarray | Any:
+    """A three-dimensional floating array without NaN or -inf: C-contiguous NumPy, or the torch tensor if on a GPU."""
+    on_gpu = ArrayKind.of(cost).on_gpu
+    array = _real_gpu_tensor("cost", cost) if on_gpu else _real_array("cost", cost)
     if array.ndim != 3:
         raise InvalidInput(
             "cost",
             "must have three dimensions (problems x sources x targets)",
-            f"{array.ndim} with shape {array.shape}",
+            f"{array.ndim} with shape {tuple(array.shape)}",
             "Reshape it.",
         )
+    if on_gpu:
+        _check_costs(array)
+        return array
     array = np.ascontiguousarray(_native_floats(array))
     _check_costs(array)
     return array if array.flags.writeable else array.copy()  # for read-only arrays kernels would be compiled anew
@@ -239,6 +243,14 @@ def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     if array.shape != (size,):
         raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label a point.")
     return classes, members
+
+
+def tensor(name: str, value: Any) -> None:
+    """`value` is a dense floating torch tensor, as derivatives need."""
+    if not is_torch_array(value) or is_sparse(value):
+        raise InvalidInput(name, "must be a dense torch tensor", describe(value), "Convert it with torch.as_tensor.")
+    if not value.is_floating_point():
+        raise InvalidInput(name, "must hold floating numbers", f"dtype {value.dtype}", "Call .float() or .double().")
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> None:

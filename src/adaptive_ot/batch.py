@@ -39,7 +39,7 @@ class ProblemBatch(Sequence[Problem]):
     (2, -1.0)
     """
 
-    cost: np.ndarray
+    cost: Any  # a NumPy array, or a torch tensor if that is on a GPU
     kind: ArrayKind
     source_weights: np.ndarray
     target_weights: np.ndarray
@@ -61,6 +61,13 @@ class ProblemBatch(Sequence[Problem]):
             check.weights("target_weights", target_weights, m, kind, batch),
             marginals,
         )
+
+    @classmethod
+    def of(cls, problem: Problem) -> ProblemBatch:
+        """A single problem with a dense cost."""
+        assert isinstance(problem.cost, ArrayCost)
+        weights = problem.source_weights[None], problem.target_weights[None]
+        return cls(problem.cost.array[None], problem.cost.kind, *weights, problem.marginals)
 
     def __len__(self) -> int:
         return len(self.cost)
@@ -165,8 +172,9 @@ class SolutionBatch(Sequence[Solution]):
     """The solutions of many problems.
 
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
-    problem as first index, in the library and precision of the input: `plan`, `value`,
-    `regularised_value`, `mass`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`; `status` is a tuple.
+    problem as first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
+    `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`;
+    `status` is a tuple.
 
     Examples
     --------

@@ -7,11 +7,13 @@ from typing import Any
 
 from adaptive_ot import _validation as check
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
+from adaptive_ot.costs import ArrayCost
 from adaptive_ot.errors import NotConverged
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import Entropic, solve_entropic
-from adaptive_ot.solvers.entropic_batch import solve_entropic_batch
+from adaptive_ot.solvers.entropic_batch import fits_one_program, solve_entropic_batch
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 
@@ -76,13 +78,18 @@ def solve(
             raise NotConverged(f"{len(failed)} of {len(batch)} problems ({which}) failed; the first: {reason}", batch)
         return batch
     problem = Problem.build(cost, source_weights, target_weights, marginals)
-    if isinstance(solver, Entropic):
-        solution = solve_entropic(problem, solver, progress)
-    else:
-        solution = solve_exact(problem, solver, progress)
+    solution = _solve_one(problem, solver, progress)
     if raise_if_not_converged and not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g}, value {solution.value:.6g})", solution)
     return solution
+
+
+def _solve_one(problem: Problem, solver: Exact | Entropic, report: Callable[[Progress], None]) -> Solution:
+    if isinstance(solver, Exact):
+        return solve_exact(problem, solver, report)
+    if problem.cost.kind.on_gpu and isinstance(problem.cost, ArrayCost) and fits_one_program(problem.cost.shape):
+        return solve_entropic_batch(ProblemBatch.of(problem), solver, report)[0]
+    return solve_entropic(problem, solver, report)
 
 
 def _solve_batch(problems: ProblemBatch, solver: Exact | Entropic, report: Callable[[Progress], None]) -> SolutionBatch:

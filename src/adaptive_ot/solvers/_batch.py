@@ -39,6 +39,7 @@ PAIRS_PER_CALL = 2**20
 def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve small problems with kernels; the others, and those a kernel cannot certify as optimal, one by one."""
     batch, n, m = problems.cost.shape
+    costs = to_numpy(problems.cost)
     pairs, answers = PairLists.empty(batch, n, m), Answers.empty(batch, n, m)
     optimal = np.zeros(batch, np.bool_)
     if n * m <= SMALL:
@@ -46,7 +47,7 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
 
         def solve_share(part: slice) -> None:
             # Kernels that know only float64 are compiled once.
-            cost = problems.cost[part].astype(np.float64, copy=False)
+            cost = costs[part].astype(np.float64, copy=False)
             weights = problems.source_weights[part], problems.target_weights[part]
             _solve_all(cost, *weights, *limits, pairs.part(part), answers.part(part), optimal[part])
 

@@ -124,10 +124,6 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     g = np.where(nu > 0, g, finished.lowest)  # a target without weight has no part in the ascent
     dual_value = math.fsum(mu * np.minimum(f, 0.0)) + math.fsum(nu * finished.lowest)
     rows, columns = finished.rows, finished.columns
-    if point.error <= solver.tolerance:
-        status = Status.CONVERGED
-    else:
-        status = Status.IMPRECISE if ascent.stalled else Status.ITERATION_LIMIT
     present = cost.kind.present
     return Solution(
         problem=problem,
@@ -143,10 +139,17 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         active_target=present(columns > ACTIVE_SHARE * nu),
         gap=max(0.0, finished.value - dual_value),
         violation=max(0.0, float((rows - mu).max()), float((columns - nu).max())),
-        status=status,
+        status=status_of(point.error, solver, ascent.stalled),
         iterations=ascent.passes,
         active_share=ACTIVE_SHARE,
     )
+
+
+def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
+    """What an ascent that ended with this error has come to."""
+    if error <= solver.tolerance:
+        return Status.CONVERGED
+    return Status.IMPRECISE if stalled else Status.ITERATION_LIMIT
 
 
 def nothing_to_move(problem: Problem) -> Solution:

@@ -1,0 +1,228 @@
+"""Differentiate through transport with PyTorch.
+
+The value is differentiated by the envelope theorem: its gradient with respect to the cost is the plan, with respect to
+the weights the potentials. The entropic plan is differentiated implicitly, by one linear system for the potentials at
+the solution, with the constraints that are active there; so the value can be differentiated twice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from adaptive_ot import _validation as check
+from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.solve import solve
+from adaptive_ot.solvers.entropic import Entropic
+from adaptive_ot.solvers.exact import Exact
+
+try:
+    import torch
+    from torch.autograd import Function
+except ImportError:
+    raise MissingDependency("torch", "torch") from None
+
+# Added to the diagonal of the linear system, relative to it: where all weights move on both sides, potentials are free
+# up to a constant, and the system is singular in a direction that does not matter.
+RIDGE = 1e-14
+
+
+def transport_value(
+    cost: Any, source_weights: Any = None, target_weights: Any = None, *, solver: Exact | Entropic | None = None
+) -> torch.Tensor:
+    """What transport costs, as a tensor to differentiate (twice, if entropic): with the entropy, if there is any.
+
+    Parameters
+    ----------
+    cost
+        Costs, sources x targets, as a torch tensor, or a batch of them with one more dimension in front.
+    source_weights, target_weights
+        Weights as tensors, uniform with total 1 by default; for a batch, for all problems or one row for each.
+    solver
+        `Exact()`, the default, or `Entropic(epsilon)`.
+
+    Examples
+    --------
+    >>> import torch, adaptive_ot as aot
+    >>> cost = torch.tensor([[-3.0, 1.0], [2.0, 4.0]], requires_grad=True)
+    >>> value = transport_value(cost)
+    >>> value.backward()
+    >>> value.item(), cost.grad.tolist()
+    (-1.5, [[0.5, 0.0], [0.0, 0.0]])
+    """
+    inputs = _tensors(cost, source_weights, target_weights)
+    value = _Value.apply(*inputs, Exact() if solver is None else solver)
+    return value.to(cost.dtype)
+
+
+def transport_plan(
+    cost: Any, source_weights: Any = None, target_weights: Any = None, *, solver: Exact | Entropic
+) -> torch.Tensor:
+    """The plan, as a tensor to differentiate; parameters as for `transport_value`.
+
+    An exact plan jumps from one vertex to another and is constant in between: there is nothing to differentiate.
+
+    Examples
+    --------
+    >>> import torch, adaptive_ot as aot
+    >>> cost = torch.tensor([[-1.0, 0.3], [0.5, -0.2]], requires_grad=True)
+    >>> plan = transport_plan(cost, solver=aot.Entropic(0.5))
+    >>> plan[0, 0].backward()
+    >>> bool(cost.grad[0, 0] < 0 < cost.grad[0, 1])  # dearer pairs carry less, dearer rivals leave more
+    True
+    """
+    inputs = _tensors(cost, source_weights, target_weights)
+    if isinstance(solver, Exact) and torch.is_grad_enabled() and any(part.requires_grad for part in inputs):
+        raise InvalidInput(
+            "solver",
+            "must be Entropic to differentiate the plan: an exact plan is constant almost everywhere",
+            solver,
+            "Use Entropic(epsilon), transport_value, or detach the cost.",
+        )
+    if isinstance(solver, Exact):
+        return solve(cost.detach(), *(side.detach() for side in inputs[1:]), solver=solver).plan
+    state = _solve(*inputs, solver)
+    return _differentiable(*inputs, solver, state)[0].to(cost.dtype)
+
+
+class _State(NamedTuple):
+    """A solution in float64, without graph."""
+
+    value: torch.Tensor
+    plan: torch.Tensor
+    source_potential: torch.Tensor
+    target_potential: torch.Tensor
+
+
+def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Cost and weights as tensors in float64, with their graphs."""
+    check.tensor("cost", cost)
+    if cost.ndim not in (2, 3):
+        raise InvalidInput("cost", "must have two dimensions, or three for a batch", cost.ndim, "Reshape it.")
+    sides = []
+    for name, given, size in (
+        ("source_weights", source_weights, cost.shape[-2]),
+        ("target_weights", target_weights, cost.shape[-1]),
+    ):
+        side = torch.full((size,), 1 / max(1, size), dtype=torch.float64, device=cost.device)
+        if given is not None:
+            check.tensor(name, given)
+            side = given.double()
+        sides.append(side.expand(len(cost), -1) if cost.ndim == 3 and side.ndim == 1 else side)
+    return cost.double(), sides[0], sides[1]
+
+
+def _solve(cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, solver: Exact | Entropic) -> _State:
+    solution = solve(cost.detach(), mu.detach(), nu.detach(), solver=solver)
+    value = torch.as_tensor(solution.regularised_value, dtype=torch.float64, device=cost.device)
+    return _State(value, solution.plan, solution.source_potential, solution.target_potential)
+
+
+class _Value(Function):
+    @staticmethod
+    def forward(ctx: Any, cost: Any, mu: Any, nu: Any, solver: Any) -> torch.Tensor:
+        state = _solve(cost, mu, nu, solver)
+        ctx.solver = solver
+        ctx.save_for_backward(cost, mu, nu, *state)
+        return state.value.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+        cost, mu, nu, *state = ctx.saved_tensors
+        plan, f, g = _differentiable(cost, mu, nu, ctx.solver, _State(*state))
+        if isinstance(ctx.solver, Entropic) and ctx.solver.entropy == "product":  # the reference has the weights too
+            epsilon = ctx.solver.epsilon
+            f = f + epsilon * (nu.sum(-1, keepdim=True) - _ratio(plan.sum(-1), mu))
+            g = g + epsilon * (mu.sum(-1, keepdim=True) - _ratio(plan.sum(-2), nu))
+        side = gradient[..., None]
+        return side[..., None] * plan, side * f, side * g, None
+
+
+def _ratio(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return torch.where(b > 0, a / torch.where(b > 0, b, 1.0), 0.0)
+
+
+def _differentiable(
+    cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, solver: Exact | Entropic, state: _State
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Plan and potentials with a graph back to cost and weights, none for an exact solution."""
+    plan, f, g = state.plan, state.source_potential, state.target_potential
+    if isinstance(solver, Exact):
+        return plan, f, g
+    epsilon = solver.epsilon
+    if solver.entropy != "augmented":
+        return _Equilibrium.apply(cost, mu, nu, plan, f, g, f < 0, g < 0, epsilon, solver.entropy == "product")
+    # The balanced problem with its dummies: every constraint is active, and one potential is free to choose.
+    n, m = cost.shape[-2:]
+    total, mu_total, nu_total = mu.sum(-1) + nu.sum(-1), mu.sum(-1), nu.sum(-1)
+    weights = torch.cat([mu, nu_total[..., None]], -1), torch.cat([nu, mu_total[..., None]], -1)
+    slack = (mu * (mu_total / total)[..., None] * (f / epsilon).exp()).detach()
+    spill = (nu * (nu_total / total)[..., None] * (g / epsilon).exp()).detach()
+    whole = torch.cat([plan, slack[..., None]], -1)
+    dummy = torch.cat([spill, plan.sum((-2, -1))[..., None]], -1)
+    whole = torch.cat([whole, dummy[..., None, :]], -2)
+    # Potentials of the problem whose reference is 1, where that of the dummy target is zero.
+    f_whole = torch.zeros_like(weights[0])
+    g_whole = torch.zeros_like(weights[1])
+    rows = torch.ones_like(weights[0], dtype=torch.bool)
+    columns = torch.ones_like(weights[1], dtype=torch.bool)
+    columns[..., m] = False
+    padded = torch.nn.functional.pad(cost, (0, 1, 0, 1))
+    balanced, f_moved, g_moved = _Equilibrium.apply(
+        padded, *weights, whole, f_whole, g_whole, rows, columns, epsilon, False
+    )
+    # `f` as it is, with the derivative of  f' + g'_dummy - epsilon log(mu |mu| / total).
+    log_total = total.log()[..., None]
+    f_log = torch.where(mu > 0, mu, 1.0).log() + mu_total.log()[..., None] - log_total
+    g_log = torch.where(nu > 0, nu, 1.0).log() + nu_total.log()[..., None] - log_total
+    f_change = f_moved[..., :n] + g_moved[..., m:] - epsilon * f_log
+    g_change = g_moved[..., :m] + f_moved[..., n:] - epsilon * g_log
+    return balanced[..., :n, :m], f + f_change - f_change.detach(), g + g_change - g_change.detach()
+
+
+class _Equilibrium(Function):
+    """Plan and potentials of an entropic problem, given as they were found, with their derivatives.
+
+    Active rows and columns keep their sums at the weights; the potentials of the others stay. The plan is
+    exp((f_i + g_j - C_ij) / epsilon), times mu_i nu_j if `weighted`.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        cost: Any,
+        mu: Any,
+        nu: Any,
+        plan: Any,
+        f: Any,
+        g: Any,
+        rows: Any,
+        columns: Any,
+        epsilon: float,
+        weighted: bool,
+    ) -> Any:
+        ctx.epsilon, ctx.weighted = epsilon, weighted
+        ctx.save_for_backward(mu, nu, plan, rows, columns)
+        return plan.clone(), f.clone(), g.clone()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor) -> Any:  # type: ignore[override]
+        mu, nu, G, rows, columns = ctx.saved_tensors
+        epsilon = ctx.epsilon
+        r, c = G.sum(-1), G.sum(-2)
+        p = (by_plan * G).sum(-1) + epsilon * by_f
+        q = (by_plan * G).sum(-2) + epsilon * by_g
+        # [diag(r) G; G^T diag(c)] (u, v) = (p, q) over the active rows and columns, the rows eliminated.
+        inverse = torch.where(rows & (r > 0), 1 / torch.where(r > 0, r, 1.0), 0.0)
+        active = columns & (c > 0)
+        schur = torch.diag_embed(torch.where(active, (1 + RIDGE) * c, 1.0))
+        pairs = active[..., :, None] & active[..., None, :]
+        schur = schur - torch.where(pairs, G.mT @ (inverse[..., None] * G), 0.0)
+        right = torch.where(active, q - (G.mT @ (inverse * p)[..., None])[..., 0], 0.0)
+        v = torch.linalg.solve(schur, right)
+        u = inverse * (p - (G @ v[..., None])[..., 0])
+        rest = G * (by_plan - u[..., :, None] - v[..., None, :])
+        by_mu, by_nu = u, v
+        if ctx.weighted:
+            by_mu, by_nu = u + _ratio(rest.sum(-1), mu), v + _ratio(rest.sum(-2), nu)
+        return -rest / epsilon, by_mu, by_nu, *(None,) * 7
