@@ -29,6 +29,8 @@ from adaptive_ot.solvers._ascent_constants import (
     LEAST_DAMPING,
     LESS_DAMPING,
     LEVEL_ERROR,
+    LEVEL_FACTOR,
+    LONGER,
     LONGEST_STEP,
     LOOSEST_RESIDUAL,
     MANY_SWEEPS,
@@ -61,7 +63,11 @@ class Dual(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The dual and its derivatives at target potentials `gamma`; `spill` is what the dummy source sends."""
+    """The dual and its derivatives at target potentials `gamma`; `spill` is what the dummy source sends.
+
+    `error` is what all free columns are off by, relative to the target weight; `factor` the logarithm of what one is off
+    by at most.
+    """
 
     gamma: np.ndarray
     at: Balanced
@@ -71,6 +77,7 @@ class Point(NamedTuple):
     gradient: np.ndarray
     free: np.ndarray
     error: float
+    factor: float
 
 
 class Ascent(NamedTuple):
@@ -110,7 +117,15 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
         value -= np.sum(np.exp(at.potential + dual.rule.reference + at.row_sums))
         free = (nu > 0) & ((gamma < 0) | (columns > nu))
     gradient = np.where(free, nu - columns, 0.0)
-    return Point(gamma, at, columns, spill, value, gradient, free, np.sum(np.abs(gradient)) / np.sum(nu))
+    factor = np.max(np.abs(log_ratio(dual, columns, free)))
+    return Point(gamma, at, columns, spill, value, gradient, free, np.sum(np.abs(gradient)) / np.sum(nu), factor)
+
+
+@register_jitable
+def log_ratio(dual: Dual, columns: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """log(nu / c) of the free columns."""
+    nu = np.where(free, dual.target_weights, 1.0)
+    return np.log(nu / np.where(free, np.maximum(columns, 1e-200 * nu), 1.0))
 
 
 @register_jitable
@@ -121,7 +136,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     weights = np.where(full, 1 / np.where(full, mu, 1.0), 0.0)
     columns = np.where(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
     diagonal = (1 + damping) * columns
-    right = np.where(free, columns * np.log(np.where(free, nu, 1.0) / columns), 0.0)
+    right = columns * log_ratio(dual, point.columns, free)
     sweeps = 0
     if not direct:
         d, sweeps, met = conjugate_gradients(softmin, dual, point, weights, diagonal, right, FEW_SWEEPS)
@@ -134,7 +149,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
             direct = False
             d, more, _ = conjugate_gradients(softmin, dual, point, weights, diagonal, right, MANY_SWEEPS)
             sweeps += more
-    return np.minimum(np.maximum(d, -LONGEST_STEP), LONGEST_STEP), sweeps, direct
+    return d, sweeps, direct
 
 
 @register_jitable
@@ -176,33 +191,43 @@ def climb(
     dual: Dual,
     gamma: np.ndarray,
     goal: float,
+    goal_factor: float,
     budget: int,
     tell: Callable[[float, int, float], None] | None,
     level: float,
     passes_before: int,
 ) -> Ascent:
-    """Newton steps at one epsilon until the error is below `goal`."""
+    """Newton steps at one epsilon until error and factor are below their goals."""
     point = evaluate(softmin, dual, gamma)
-    passes, steps, damping, direct = 1, 0, FIRST_DAMPING, False
-    while point.error > goal and passes < budget:
+    passes, steps, damping, direct, longest = 1, 0, FIRST_DAMPING, False, LONGEST_STEP
+    weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
+    while (point.error > goal or point.factor > goal_factor) and passes < budget:
         if tell is not None:
             tell(level, passes_before + passes, point.error)
         d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
-        ahead = point.gamma + d
+        ahead = point.gamma + np.minimum(np.maximum(d, -longest), longest)
         if not dual.augmented:
             ahead = np.minimum(ahead, 0.0)
         trial = evaluate(softmin, dual, ahead)
         passes += sweeps + 1
         promised = np.sum(point.gradient * (trial.gamma - point.gamma))
         gained = trial.value - point.value
-        noise = ROUNDING * (abs(point.value) + np.sum(np.abs(point.gamma) * dual.target_weights))
+        terms = np.sum(dual.source_weights * np.abs(point.at.potential)) + np.sum(
+            dual.target_weights * np.abs(point.gamma)
+        )
+        noise = ROUNDING * (terms + 10 * weight)
         if gained >= ACCEPTED_SHARE * promised or (abs(promised) <= noise and trial.error < point.error):
             if gained >= 0.5 * promised:
                 damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
+                longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
             point = trial
             steps += 1
         elif damping < MOST_DAMPING:
             damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
+            if longest > LONGEST_STEP:
+                longest = LONGEST_STEP
+                point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
+                passes += 1
         else:
             return Ascent(point, passes, steps, True)
     return Ascent(point, passes, steps, False)
@@ -230,8 +255,9 @@ def ascend(
         set_epsilon(softmin, level)
         last = level == epsilon
         goal = tolerance if last else max(tolerance, LEVEL_ERROR)
+        goal_factor = math.inf if last else LEVEL_FACTOR
         budget = max_passes - passes if last else (max_passes - passes) // 2
-        reached = climb(softmin, dual, gamma, goal, budget, tell, level, passes)
+        reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes)
         passes += reached.passes
         if last:
             return Ascent(reached.point, passes, reached.steps, reached.stalled)
@@ -241,10 +267,8 @@ def ascend(
             factor = max(SMALLEST_FACTOR, factor / 1.5)
         g = level * reached.point.gamma
         following = max(epsilon, level / factor) if passes < max_passes // 2 else epsilon
-        if level < earlier:
-            ahead = g + (g - g_earlier) * ((following - level) / (level - earlier))
-        else:
-            ahead = g
+        slope = (following - level) / (level - earlier) if level < earlier else 0.0
+        ahead = g + (g - g_earlier) * slope
         if not dual.augmented:
             ahead = np.minimum(ahead, 0.0)
         gamma = ahead / following

@@ -5,7 +5,10 @@ from __future__ import annotations
 # The first epsilon is the largest reward; each next one is smaller by a factor that depends on how hard the last was.
 FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 5.0
 EASY, HARD = 2, 5
-LEVEL_ERROR = 1e-2
+
+# A level is done when the columns are off by less than this in all, and each by less than a factor of e to this power:
+# a light one may not be left behind.
+LEVEL_ERROR, LEVEL_FACTOR = 1e-2, 2.0
 
 # Damping: at first, at least if a step failed, then times and over these; less than the least is none.
 FIRST_DAMPING, LEAST_DAMPING, MORE_DAMPING, LESS_DAMPING = 1e-3, 1e-4, 4.0, 8.0
@@ -14,8 +17,9 @@ MOST_DAMPING = 1e8
 # A step is accepted if it gains this share of what the gradient promises.
 ACCEPTED_SHARE = 0.1
 
-# No potential moves farther in one step, so that a kept kernel reaches from one point to the next.
-LONGEST_STEP = 8.0
+# No potential moves farther in one step, so that a kept kernel reaches from one point to the next, unless steps of this
+# length prove too short: then they grow, by this factor.
+LONGEST_STEP, LONGER = 8.0, 2.0
 
 # Conjugate gradients stop at this relative residual, or at the root of the error where that is less. If they take too
 # long, the equations are solved directly, for the rest of the level; where these are too many, they go on for longer.
@@ -25,5 +29,5 @@ FEW_SWEEPS, MANY_SWEEPS = 50, 300
 # A direction bends too little to divide by below this part of the bend of the diagonal.
 FLAT = 1e-14
 
-# Gains below this part of the dual value are rounding.
+# Gains below this part of the terms of the dual value are rounding.
 ROUNDING = 1e-15

@@ -30,6 +30,9 @@ SMALL = 2**18
 # Rows in which to look for the largest reward of a point cost.
 ROWS_SAMPLED = 16
 
+# Weights below this part of the largest count as zero: their reciprocals would be infinite.
+MINUTE = 1e-250
+
 # Pairs of a plan that move less than this part of their source's weight, over the number of targets, are not listed.
 NEGLIGIBLE_SHARE = 2.0**-53
 
@@ -95,7 +98,8 @@ def ascend(
     if isinstance(cost, ArrayCost) and not cost.kind.on_gpu and cost.array.size <= SMALL:
         from adaptive_ot.solvers.softmin import small
 
-        return small.ascend(cost.array, dual, *limits)
+        # One type and layout, so that it is compiled once.
+        return small.ascend(np.ascontiguousarray(cost.array, dtype=np.float64), dual, *limits)
 
     def tell(level: float, passes: int, error: float) -> None:
         report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
@@ -107,21 +111,20 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     """The solution at the end of an ascent, with its gap to the exact problem."""
     mu, nu, epsilon = problem.source_weights, problem.target_weights, solver.epsilon
     point, cost = ascent.point, problem.cost
-    over = point.at.columns > nu
-    down = np.log(nu, out=np.zeros(nu.size), where=over & (nu > 0)) - np.log(
-        point.at.columns, out=np.zeros(nu.size), where=over & (nu > 0)
-    )
-    at = point.at._replace(h=point.at.h + down)
+    at = point.at
     softmin.scale(epsilon)
-    finished = softmin.finish(at, dual.rule, keep=isinstance(cost, ArrayCost))
+    # A first pass for the columns, a second with these scaled down.
+    columns = softmin.finish(at, dual.rule, mu, np.ones(nu.size), keep=False).columns
+    factors = np.divide(nu, columns, out=np.ones(nu.size), where=columns > nu)
+    finished = softmin.finish(at, dual.rule, mu, factors, keep=isinstance(cost, ArrayCost))
     if isinstance(cost, SparseCost):
         transport: Transport = ListedTransport(cost.shape, finished.plan)
     elif isinstance(cost, ArrayCost):
         transport = DenseTransport(finished.plan)
     else:
-        transport = TiledTransport(softmin, at, dual.rule, mu)
+        transport = TiledTransport(softmin, at, dual.rule, mu, (finished.factors, factors))
     f, g = epsilon * at.potential, epsilon * (point.gamma + dual.shift(point.at.h))
-    g = np.where(nu > 0, g, finished.lowest)  # a target without weight has no part in the ascent
+    g = np.where(dual.target_weights > 0, g, finished.lowest)  # a target without weight has no part in the ascent
     dual_value = math.fsum(mu * np.minimum(f, 0.0)) + math.fsum(nu * finished.lowest)
     rows, columns = finished.rows, finished.columns
     present = cost.kind.present
@@ -164,6 +167,7 @@ def dual_of(mu: np.ndarray, nu: np.ndarray, entropy: Entropy) -> Dual:
     """The constants of the three forms."""
     from adaptive_ot.solvers._ascent import Dual
 
+    mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (mu, nu))
     log_mu, log_nu = log_weights(mu), log_weights(nu)
     lightest = nu[nu > 0].min() / (mu.max() * mu.size)
     share = min(1.0, lightest) / nu.size
@@ -210,12 +214,21 @@ def largest_reward(cost: Cost) -> float:
 class TiledTransport(Transport):
     """The plan of two point clouds: made from the potentials where it is asked for, a block of rows at a time."""
 
-    def __init__(self, softmin: Softmin, at: Balanced, rule: RowRule, weights: np.ndarray) -> None:
-        self.softmin, self.at, self.rule, self.weights = softmin, at, rule, weights
+    def __init__(
+        self,
+        softmin: Softmin,
+        at: Balanced,
+        rule: RowRule,
+        weights: np.ndarray,
+        factors: tuple[np.ndarray, np.ndarray],
+    ) -> None:
+        self.softmin, self.at, self.rule, self.weights, self.factors = softmin, at, rule, weights, factors
         self.shape = softmin.shape
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        return self.softmin.plan_rows(self.at, self.rule)
+        rows, columns = self.factors
+        for top, block in self.softmin.plan_rows(self.at, self.rule):
+            yield top, block * rows[top : top + len(block), None] * columns
 
     def support(self) -> Support:
         parts = []

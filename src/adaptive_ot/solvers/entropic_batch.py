@@ -78,6 +78,11 @@ def has_triton() -> bool:
     return True
 
 
+def scale_down(most: Any, sums: Any) -> Any:
+    """What to multiply by so that sums do not exceed a limit."""
+    return (most / sums.clamp(min=1e-300)).clamp(max=1.0)
+
+
 def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     """One launch for the ascents, a few for the certificates, one synchronisation: `entropic.certify` in torch."""
     import torch
@@ -92,10 +97,10 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     reached = ascend_batch(costs, duals, epsilon, reward, float(solver.tolerance), solver.max_iterations)
     costs = costs.to(torch.float64)
     h = reached.gamma + duals.target_reference
-    over = reached.columns > nu
-    h = h + torch.where(over & (nu > 0), nu.clamp(min=1e-300).log() - reached.columns.clamp(min=1e-300).log(), 0.0)
     scaling = reached.potential + duals.source_reference
     plan = torch.exp(scaling[:, :, None] + h[:, None, :] - costs / epsilon)
+    plan *= scale_down(mu, plan.sum(dim=2))[:, :, None]
+    plan *= scale_down(nu, plan.sum(dim=1))[:, None, :]
     rows, columns = plan.sum(dim=2), plan.sum(dim=1)
     value = torch.where(plan > 0, plan * costs, 0.0).sum(dim=(1, 2))
     f = epsilon * reached.potential

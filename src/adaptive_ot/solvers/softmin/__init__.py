@@ -96,12 +96,15 @@ class Softmin(ABC):
         return False, right
 
     @abstractmethod
-    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
-        """The plan of `at` in blocks of rows, with the first row of each."""
+    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+        """Everything the solution needs to know about the plan of `at`, and the plan itself if `keep`.
+
+        Rows are scaled down to `most`, where rounding takes them above it, and columns are multiplied by `factors`.
+        """
 
     @abstractmethod
-    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
-        """Everything the solution needs to know about the plan of `at`, and the plan itself if `keep`."""
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        """The plan of `at` in blocks of rows, with the first row of each."""
 
 
 def set_epsilon(softmin: Softmin, epsilon: float) -> None:
@@ -133,8 +136,10 @@ class Finished(NamedTuple):
     """What one last pass over all pairs tells about a plan.
 
     `lowest` is min_i C_ij - min(0, potential_i), clipped at zero: the c-transform of the potentials (times epsilon).
+    `factors` are what the rows were multiplied by.
     """
 
+    factors: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     value: float

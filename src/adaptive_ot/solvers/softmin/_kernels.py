@@ -263,10 +263,13 @@ def sweep_costs(costs, top, inverse_epsilon, h, a, factors, row_sums, out):
 
 
 @kernel
-def finish_rows(costs, top, inverse_epsilon, h, scaling, clipped, plan, rows, columns, lowest):
+def finish_rows(
+    costs, top, inverse_epsilon, h, scaling, clipped, most, factors, plan, row_factors, rows, columns, lowest
+):
     """Plan, marginals and c-transform over a block of rows; returns their part of <C, G>.
 
-    The plan is exp(scaling_i + h_j - C_ij / epsilon) and is written to `plan`, if that has rows.
+    The plan is exp(scaling_i + h_j - C_ij / epsilon), scaled down to `most`, times the `factors` of the columns; it is
+    written to `plan`, if that has rows.
     """
     m = h.size
     scratch = np.empty(min(m, CHUNK))
@@ -280,11 +283,20 @@ def finish_rows(costs, top, inverse_epsilon, h, scaling, clipped, plan, rows, co
             part = row[start : start + CHUNK]
             exponents(part, costs[k, start : start + CHUNK], h[start : start + CHUNK], -scaling[i], inverse_epsilon)
             exponentiate(part, scratch[: part.size], bits[: part.size])
+        row_sum = total(row)
+        row_factors[i] = most[i] / row_sum if row_sum > most[i] else 1.0
+        multiply(row, row_factors[i], factors)
         rows[i] = total(row)
         value += price(row, costs[k])
         add_multiple(columns, 1.0, row)
         lower(lowest, costs[k], clipped[i])
     return value
+
+
+@reduced
+def multiply(row, factor, factors):
+    for j in range(row.size):
+        row[j] *= factor * factors[j]
 
 
 @reduced

@@ -127,16 +127,19 @@ class CompiledSoftmin(Softmin):
 
         growth = np.exp(at.h - self.kernel.h)
         factors = weights * np.exp(2 * (at.potential + rule.reference + self.kernel.row_sums))
-        matrix = np.diag(diagonal)
-        _kernels.subtract_gram(self.kernel, factors, growth, matrix)
+        scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
+        matrix = np.eye(scale.size)
+        _kernels.subtract_gram(self.kernel, factors, growth * scale, matrix)
         if spill.size:
-            matrix -= np.outer(spill, spill)
+            matrix -= np.outer(spill * scale, spill * scale)
         matrix[~free], matrix[:, ~free] = 0.0, 0.0
         matrix[~free, ~free] = 1.0
         for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
-            matrix[np.diag_indices_from(matrix)] += ridge * diagonal
+            matrix[np.diag_indices_from(matrix)] += ridge
             try:
-                return True, cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+                return True, scale * cho_solve(
+                    cho_factor(matrix, check_finite=False), scale * right, check_finite=False
+                )
             except LinAlgError:
                 continue
         return False, right
@@ -201,18 +204,20 @@ class ListedSoftmin(CompiledSoftmin):
     def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
         raise AssertionError("the stored pairs are always kept")
 
-    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
         n, m = self.shape
         pairs = self.matrix.tocoo()
         i, j = pairs.coords
-        exponent = (at.potential + rule.reference)[i] + at.h[j] - pairs.data / self.epsilon
-        mass = np.exp(exponent)
+        mass = np.exp((at.potential + rule.reference)[i] + at.h[j] - pairs.data / self.epsilon)
+        rows = marginal(i, mass, n)
+        row_factors = np.divide(most, rows, out=np.ones(n), where=rows > most)
+        mass = mass * row_factors[i] * factors[j]
         lowest = np.zeros(m)
         np.minimum.at(lowest, j, pairs.data - self.epsilon * np.minimum(at.potential, 0.0)[i])
         carried = mass > 0
         value = float(pairs.data[carried] @ mass[carried])
         plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
-        return Finished(marginal(i, mass, n), marginal(j, mass, m), value, lowest, plan)
+        return Finished(row_factors, marginal(i, mass, n), marginal(j, mass, m), value, lowest, plan)
 
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         raise AssertionError("the plan of stored pairs is handed over by `finish`")
@@ -288,10 +293,10 @@ class TiledSoftmin(CompiledSoftmin):
 
         return self._in_threads(rows, self.shape[0] * self.shape[1])
 
-    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
         n, m = self.shape
         plan = np.empty((n if keep else 0, m))
-        row_sums, scaling = np.empty(n), at.potential + rule.reference
+        row_factors, row_sums, scaling = np.empty(n), np.empty(n), at.potential + rule.reference
         clipped = self.epsilon * np.minimum(at.potential, 0.0)
         values: list[float] = []
         lowest: list[np.ndarray] = []
@@ -299,16 +304,14 @@ class TiledSoftmin(CompiledSoftmin):
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
             low = np.zeros(m)
             for start, stop, costs in self._blocks(top, bottom):
-                part = plan[start:stop]
-                values.append(
-                    _kernels.finish_rows(
-                        costs, start, 1 / self.epsilon, at.h, scaling, clipped, part, row_sums, out, low
-                    )
-                )
+                arguments = at.h, scaling, clipped, most, factors, plan[start:stop], row_factors, row_sums, out, low
+                values.append(_kernels.finish_rows(costs, start, 1 / self.epsilon, *arguments))
             lowest.append(low)
 
         columns = self._in_threads(rows, n * m)
-        return Finished(row_sums, columns, math.fsum(values), np.min(lowest, axis=0), plan if keep else None)
+        return Finished(
+            row_factors, row_sums, columns, math.fsum(values), np.min(lowest, axis=0), plan if keep else None
+        )
 
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         for top, _, costs in self._blocks(0, self.shape[0]):

@@ -73,13 +73,14 @@ class TorchSoftmin(Softmin):
     ) -> tuple[bool, np.ndarray]:
         if right.size > MOST_EQUATIONS:
             return False, right
-        matrix = torch.diag(self._to_device((1 + RIDGE) * diagonal))
-        factors = self._to_device(weights**0.5 * at.rows(rule))
+        scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
+        matrix = torch.eye(scale.size, dtype=torch.float64, device=self.device) * (1 + RIDGE)
+        factors, column_scale = self._to_device(weights**0.5 * at.rows(rule)), self._to_device(scale)
         for top, bottom, kernel in self._kernels(at):
-            plan = factors[top:bottom, None] * kernel
+            plan = factors[top:bottom, None] * kernel * column_scale
             matrix -= plan.T @ plan
         if spill.size:
-            side = self._to_device(spill)
+            side = self._to_device(spill * scale)
             matrix -= torch.outer(side, side)
         fixed = self._to_device(~free)
         matrix[fixed], matrix[:, fixed] = 0.0, 0.0
@@ -87,24 +88,27 @@ class TorchSoftmin(Softmin):
         factor, failed = torch.linalg.cholesky_ex(matrix)
         if int(failed):
             return False, right
-        return True, torch.cholesky_solve(self._to_device(right)[:, None], factor)[:, 0].cpu().numpy()
+        return True, scale * torch.cholesky_solve(self._to_device(scale * right)[:, None], factor)[:, 0].cpu().numpy()
 
-    def finish(self, at: Balanced, rule: RowRule, keep: bool) -> Finished:
+    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
         n, m = self.shape
-        scaling, h = self._to_device(at.potential + rule.reference), self._to_device(at.h)
-        clipped = self._to_device(self.epsilon * np.minimum(at.potential, 0.0))
+        scaling, h, limit = map(self._to_device, (at.potential + rule.reference, at.h, most))
+        clipped, column_factors = map(self._to_device, (self.epsilon * np.minimum(at.potential, 0.0), factors))
         lowest, columns = (torch.zeros(m, dtype=torch.float64, device=self.device) for _ in range(2))
-        rows, value, plans = np.empty(n), 0.0, []
+        row_factors, rows, value, plans = np.empty(n), np.empty(n), 0.0, []
         for top, bottom, costs in self._blocks():
             plan = torch.exp(scaling[top:bottom, None] + (h - costs / self.epsilon))
-            rows[top:bottom] = plan.sum(dim=1).cpu().numpy()
+            sums = plan.sum(dim=1)
+            scale = torch.where(sums > limit[top:bottom], limit[top:bottom] / sums, 1.0)
+            plan *= scale[:, None] * column_factors
+            row_factors[top:bottom], rows[top:bottom] = scale.cpu().numpy(), plan.sum(dim=1).cpu().numpy()
             columns += plan.sum(dim=0)
             value += float(torch.where(plan > 0, plan * costs, 0.0).sum())
             lowest = torch.minimum(lowest, (costs - clipped[top:bottom, None]).amin(dim=0))
             if keep:
                 plans.append(plan)
         plan = torch.cat(plans) if keep else None
-        return Finished(rows, columns.cpu().numpy(), value, lowest.cpu().numpy(), plan)
+        return Finished(row_factors, rows, columns.cpu().numpy(), value, lowest.cpu().numpy(), plan)
 
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         scaling, h = self._to_device(at.potential + rule.reference), self._to_device(at.h)

@@ -13,6 +13,9 @@ from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, _kernels, balance, curvature, set_epsilon, solve_directly
 from adaptive_ot.solvers.softmin.compiled import NEGLIGIBLE, SPARSE_REACH, SPARSE_SHARE, Kernel
 
+# Added to the diagonal of Newton's equations, so that they are never quite singular.
+RIDGE = 1e-14
+
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
 
 
@@ -78,15 +81,15 @@ def curvature_resident(softmin, at, rule, weights, x):
 def solve_resident(softmin, at, rule, weights, diagonal, spill, free, right):
     growth = np.exp(at.h - softmin.h)
     factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
-    matrix = np.diag(diagonal)
-    _kernels.subtract_gram(kept_kernel(softmin), factors, growth, matrix)
+    scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
+    matrix = np.eye(scale.size) * (1 + RIDGE)
+    _kernels.subtract_gram(kept_kernel(softmin), factors, growth * scale, matrix)
     if spill.size:
-        matrix -= np.outer(spill, spill)
+        matrix -= np.outer(spill * scale, spill * scale)
     for j in range(free.size):
-        matrix[j, j] += 1e-15 * diagonal[j]  # never quite singular
         if not free[j]:
             matrix[j], matrix[:, j], matrix[j, j] = 0.0, 0.0, 1.0
-    return True, np.linalg.solve(matrix, right)
+    return True, scale * np.linalg.solve(matrix, scale * right)
 
 
 @overload(set_epsilon)

@@ -43,6 +43,7 @@ LARGEST_FACTOR = tl.constexpr(ascent.LARGEST_FACTOR)
 EASY = tl.constexpr(ascent.EASY)
 HARD = tl.constexpr(ascent.HARD)
 LEVEL_ERROR = tl.constexpr(ascent.LEVEL_ERROR)
+LEVEL_FACTOR = tl.constexpr(ascent.LEVEL_FACTOR)
 FIRST_DAMPING = tl.constexpr(ascent.FIRST_DAMPING)
 LEAST_DAMPING = tl.constexpr(ascent.LEAST_DAMPING)
 MORE_DAMPING = tl.constexpr(ascent.MORE_DAMPING)
@@ -50,6 +51,8 @@ LESS_DAMPING = tl.constexpr(ascent.LESS_DAMPING)
 MOST_DAMPING = tl.constexpr(ascent.MOST_DAMPING)
 ACCEPTED_SHARE = tl.constexpr(ascent.ACCEPTED_SHARE)
 LONGEST_STEP = tl.constexpr(ascent.LONGEST_STEP)
+LONGER = tl.constexpr(ascent.LONGER)
+LONGEST_OF_ALL = tl.constexpr(softmin.DENSE_REACH / 2)  # P reaches back if such a step fails
 LOOSEST = tl.constexpr(ascent.LOOSEST_RESIDUAL**2)
 MOST_SWEEPS = tl.constexpr(ascent.MANY_SWEEPS)
 FLAT = tl.constexpr(ascent.FLAT)
@@ -247,6 +250,12 @@ def free_columns(gamma, columns, nu, augmented: tl.constexpr):
 
 
 @triton.jit
+def log_ratio(nu, columns, free):
+    """log(nu / c) of the free columns."""
+    return tl.log(tl.where(free, nu, 1.0) / tl.where(free, tl.maximum(columns, 1e-200 * nu), 1.0))
+
+
+@triton.jit
 def newton_step(
     matrix, made_h, made_sums, gamma, potential, columns, spill, error, damping, mu, nu, source_reference,
     target_reference, augmented: tl.constexpr,
@@ -260,11 +269,12 @@ def newton_step(
     factors = tl.where(full, 1.0 / tl.where(full, mu, 1.0), 0.0)
     factors = factors * tl.exp(2.0 * (potential + source_reference + made_sums))
     growth = tl.exp(gamma + target_reference - made_h)
+    ratio = log_ratio(nu, columns, free)
     columns = tl.where(free, tl.maximum(columns, 1e-200 * nu), 1.0)
     diagonal = (1.0 + damping) * columns
     inverse = 1.0 / diagonal  # divisions in float64 are slow
     spill_share = spill * (1.0 / supply)
-    residual = tl.where(free, columns * tl.log(tl.where(free, nu, 1.0) / columns), 0.0)
+    residual = columns * ratio
     d = tl.zeros_like(nu)
     z = residual * inverse
     direction = z
@@ -288,8 +298,7 @@ def newton_step(
         before = size
         size = total(residual * z)
         direction = z + (size / before) * direction
-    d = tl.where(largest(tl.abs(d)) == 0, z, d)
-    return tl.minimum(tl.maximum(d, -LONGEST_STEP), LONGEST_STEP), sweeps
+    return tl.where(largest(tl.abs(d)) == 0, z, d), sweeps
 
 
 @triton.jit(do_not_specialize=["n", "m", "max_passes"])
@@ -319,7 +328,8 @@ def ascend_kernel(
     epsilon = tl.load(epsilons + b)
     tolerance = tl.load(tolerances + b)
     supply = total(nu)
-    log_total = tl.log(tl.sum(mu, axis=0) + supply)
+    weight = tl.sum(mu, axis=0) + supply
+    log_total = tl.log(weight)
 
     # P, and where it was made.
     matrix = tl.zeros((tile_rows, COLUMNS_PER_THREAD, lanes), tl.float64)
@@ -330,7 +340,7 @@ def ascend_kernel(
     # The current point, of which nothing is known yet.
     gamma, columns, spill = tl.zeros_like(nu), tl.zeros_like(nu), tl.zeros_like(nu)
     potential, row_sums = tl.zeros_like(mu), tl.zeros_like(mu)
-    value, error = double(0.0), double(0.0)
+    value, error, off = double(0.0), double(0.0), double(0.0)
 
     # The level: its epsilon, that of the last one with its potentials times epsilon, and how far the next one is.
     level = tl.maximum(epsilon, tl.load(first_epsilons + b))
@@ -341,6 +351,7 @@ def ascend_kernel(
     passes, climbed = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
     sweeps, steps = tl.full((), 0, tl.int32), tl.full((), 0, tl.int32)
     damping = double(0.0)
+    wanted, longest = double(0.0), double(LONGEST_STEP)
     ahead = tl.zeros_like(nu)
     opening = epsilon == epsilon
     stalled = epsilon != epsilon
@@ -368,16 +379,21 @@ def ascend_kernel(
         trial_all = trial_columns + trial_spill
         trial_free = free_columns(ahead, trial_all, nu, augmented)
         trial_error = total(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
+        trial_off = largest(tl.abs(log_ratio(nu, trial_all, trial_free)))
         climbed += sweeps + 1
 
         # Accept it, or have more damping.
         free = free_columns(gamma, columns + spill, nu, augmented)
         promised = total(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
         gained = trial_value - value
-        noise = ROUNDING * (tl.abs(value) + total(tl.abs(gamma) * nu))
+        terms = tl.sum(mu * tl.abs(potential), axis=0) + total(nu * tl.abs(gamma))
+        noise = ROUNDING * (terms + 10.0 * weight)
         good = gained >= ACCEPTED_SHARE * promised
         good = opening | good | ((tl.abs(promised) <= noise) & (trial_error < error))
         stalled = (good == 0) & (damping >= MOST_DAMPING)
+        easy = good & (gained >= 0.5 * promised) & (opening == 0)
+        longer = tl.where(wanted > longest, tl.minimum(LONGER * longest, LONGEST_OF_ALL), LONGEST_STEP)
+        longest = tl.where(easy, longer, tl.where(good & (opening == 0), longest, LONGEST_STEP))
         less = tl.where(damping > LEAST_DAMPING, damping / LESS_DAMPING, 0.0)
         less = tl.where(gained >= 0.5 * promised, less, damping)
         more = tl.maximum(MORE_DAMPING * damping, double(FIRST_DAMPING))
@@ -390,12 +406,13 @@ def ascend_kernel(
         row_sums = tl.where(good, trial_sums, row_sums)
         value = tl.where(good, trial_value, value)
         error = tl.where(good, trial_error, error)
+        off = tl.where(good, trial_off, off)
 
         # Where to next?
         last = level == epsilon
         goal = tl.where(last, tolerance, tl.maximum(tolerance, double(LEVEL_ERROR)))
         budget = tl.where(last, max_passes - passes, (max_passes - passes) // 2)
-        climbing = (error > goal) & (climbed < budget) & (stalled == 0)
+        climbing = ((error > goal) | ((off > LEVEL_FACTOR) & (last == 0))) & (climbed < budget) & (stalled == 0)
         going = climbing | (level != epsilon)
         opening = climbing == 0
         if climbing:
@@ -403,7 +420,8 @@ def ascend_kernel(
                 matrix, made_h, made_sums, gamma, potential, columns + spill, spill, error, damping, mu, nu,
                 source_reference, target_reference, augmented,
             )  # fmt: skip
-            ahead = gamma + d
+            wanted = largest(tl.abs(d))
+            ahead = gamma + tl.minimum(tl.maximum(d, -longest), longest)
         else:
             passes += climbed
             climbed *= 0
