@@ -1,4 +1,4 @@
-"""The Triton kernel takes the same path as the compiled ascent, problem by problem and in batches.
+"""The Triton kernel gives the same answers as the compiled solver, problem by problem and in batches.
 
 Runs on a GPU where there is one, otherwise under Triton's interpreter on the CPU, which is slow: sizes are small there.
 """
@@ -6,24 +6,24 @@ Runs on a GPU where there is one, otherwise under Triton's interpreter on the CP
 from __future__ import annotations
 
 import os
-from types import SimpleNamespace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from adaptive_ot.solvers.entropic import dual_of
-from adaptive_ot.solvers.softmin import small
+import adaptive_ot as aot
+from adaptive_ot.batch import ProblemBatch
+from adaptive_ot.solvers.entropic_batch import solve_on_gpu
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")  # read when Triton and the kernel are imported
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from adaptive_ot.solvers.softmin import triton as batched  # noqa: E402
+from adaptive_ot.solvers.softmin.triton import solve_batch  # noqa: E402
 
 ENTROPIES = ["augmented", "product", "counting"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-MAX_PASSES = 10_000
 on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="too slow for the interpreter; needs a GPU")
 
 
@@ -74,41 +74,23 @@ PROBLEMS = {
 LARGE = {f"{n} x {m}": random_problem(n, m, n + m) for n, m in [(72, 72), (128, 128), (100, 60), (33, 128)]}
 
 
-def first_epsilon(cost, epsilon):
-    """The largest reward, as the solver chooses it."""
-    return max(epsilon, -float(cost.min()))
-
-
-def ascend_both(cost, mu, nu, entropy, epsilon, tolerance=1e-12):
-    dual, first = dual_of(mu, nu, entropy), first_epsilon(cost, epsilon)
-    expected = small.ascend(np.asarray(cost, np.float64), dual, epsilon, first, tolerance, MAX_PASSES)
-    costs, sources, targets = (torch.as_tensor(a, device=DEVICE)[None] for a in (cost, mu, nu))
-    duals = batched.duals_of(sources, targets, entropy)
-    found = batched.ascend_batch(costs, duals, epsilon, first, tolerance, MAX_PASSES)
-    return dual, expected, found, found.plans(costs, duals, epsilon)[0].cpu().numpy()
+def solve_by_triton(cost, mu, nu, solver):
+    """A batch of one dense problem on DEVICE."""
+    problems = ProblemBatch.build(cost[None], mu, nu)
+    return solve_on_gpu(replace(problems, cost=torch.as_tensor(cost, device=DEVICE)[None]), solver)
 
 
 def assert_same(cost, mu, nu, entropy, epsilon, unique=True):
-    """Potentials agree to 1e-12 in the units of the cost, if they are unique, and masses to 1e-12."""
-    dual, expected, batch, plan = ascend_both(cost, mu, nu, entropy, epsilon)
-    cost = np.asarray(cost, np.float64)
-    found = SimpleNamespace(**{name: field[0].cpu().numpy() for name, field in batch._asdict().items()})
-    point, weighty = expected.point, mu > 0
-    assert not any(np.isnan(field).any() for field in vars(found).values())
-    assert found.error <= 1e-12
-    assert not found.stalled
-    assert found.passes == pytest.approx(expected.passes, rel=0.1, abs=2)
-    same = {"rtol": 0, "atol": 1e-12}
-    if unique:
-        np.testing.assert_allclose(epsilon * found.gamma, epsilon * point.gamma, **same)
-        np.testing.assert_allclose(epsilon * found.potential[weighty], epsilon * point.at.potential[weighty], **same)
-    np.testing.assert_array_equal(np.isfinite(found.row_sums), np.isfinite(point.at.row_sums))
-    np.testing.assert_allclose(found.columns, point.at.columns, **same)
-    np.testing.assert_allclose(epsilon * found.value, epsilon * point.value, **same)
-    rows, columns = point.at.potential + dual.rule.reference, point.gamma + dual.reference
-    np.testing.assert_allclose(plan, np.exp(rows[:, None] + columns - cost / epsilon), **same)
-    np.testing.assert_allclose(plan.sum(axis=1), point.at.rows(dual.rule), **same)
-    np.testing.assert_allclose(plan.sum(axis=0), found.columns, **same)
+    """Every answer agrees to 1e-12, potentials only if they are unique."""
+    solver = aot.Entropic(epsilon, entropy, tolerance=1e-12)
+    expected, found = aot.solve(cost[None], mu, nu, solver=solver), solve_by_triton(cost, mu, nu, solver)
+    assert found.status == expected.status == (aot.Status.CONVERGED,)
+    for name, answer in found.answers._asdict().items():
+        assert np.isfinite(answer).all(), name
+        if name != "iterations" and (unique or "potential" not in name):
+            np.testing.assert_allclose(answer, getattr(expected.answers, name), rtol=0, atol=1e-12, err_msg=name)
+    rounding = 1e-12 if cost.dtype == np.float64 else 2e-6
+    np.testing.assert_allclose(found.plans.plans.cpu().numpy(), expected.plan, rtol=0, atol=rounding)
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
@@ -125,25 +107,22 @@ def test_same_at_other_epsilons(entropy, epsilon):
 
 def test_same_where_all_mass_moves():
     """Between equal totals the potentials are unique up to a constant only."""
-    assert_same(*random_problem(20, 13, 4, target_total=1.0), "counting", 0.5, unique=False)
+    cost, mu, nu = random_problem(20, 13, 4, target_total=1.0)
+    solver = aot.Entropic(0.5, "counting", tolerance=1e-12)
+    expected, found = aot.solve(cost, mu, nu, solver=solver), solve_by_triton(cost, mu, nu, solver)
+    np.testing.assert_allclose(found.plans.plans[0].cpu().numpy(), expected.plan, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("entropy", ["augmented", "product"])
 def test_batch_is_problem_by_problem(entropy):
-    """Problems of a batch may have epsilons, tolerances and starting points of their own."""
     problems = [random_problem(9, 6, seed) for seed in range(3)]
-    epsilons, tolerances = np.array([1.0, 0.3, 0.5]), np.array([1e-9, 1e-3, 1e-6])
     costs, mu, nu = (torch.as_tensor(np.stack(arrays), device=DEVICE) for arrays in zip(*problems, strict=True))
-    firsts = np.array([first_epsilon(*pair) for pair in zip(costs.cpu(), epsilons, strict=True)])
-    duals = batched.duals_of(mu, nu, entropy)
-    epsilon, first, tolerance = map(torch.from_numpy, (epsilons, firsts, tolerances))
-    together = batched.ascend_batch(costs, duals, epsilon, first, tolerance, MAX_PASSES)
+    weights = torch.cat([mu, nu], dim=1)
+    plans, found = solve_batch(costs, weights, entropy, 0.3, 1e-9, 10_000)
     for k in range(3):
-        alone_duals = batched.duals_of(mu[k : k + 1], nu[k : k + 1], entropy)
-        numbers = float(epsilons[k]), float(firsts[k]), float(tolerances[k])
-        alone = batched.ascend_batch(costs[k : k + 1], alone_duals, *numbers, MAX_PASSES)
-        for one, many in zip(alone, together, strict=True):
-            assert torch.equal(one[0], many[k])
+        plan, alone = solve_batch(costs[k : k + 1], weights[k : k + 1], entropy, 0.3, 1e-9, 10_000)
+        assert torch.equal(plan[0], plans[k])
+        assert torch.equal(alone[0], found[k])
 
 
 def test_float32_costs_are_exact():
@@ -155,19 +134,16 @@ def test_float32_costs_are_exact():
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_stops_when_out_of_passes(entropy):
     cost, mu, nu = PROBLEMS["20 x 13"]
-    costs, sources, targets = (torch.as_tensor(a, device=DEVICE)[None] for a in (cost, mu, nu))
-    duals = batched.duals_of(sources, targets, entropy)
-    expected = small.ascend(cost, dual_of(mu, nu, entropy), 0.3, 2.0, 1e-12, 12)
-    found = batched.ascend_batch(costs, duals, 0.3, 2.0, 1e-12, 12)
-    assert int(found.passes[0]) == expected.passes
-    assert float(found.error[0]) == pytest.approx(expected.point.error, rel=1e-6)
-    assert expected.point.error > 1e-12
+    solver = aot.Entropic(0.3, entropy, tolerance=1e-12, max_iterations=6)
+    found = solve_by_triton(cost, mu, nu, solver)
+    assert found.status == (aot.Status.ITERATION_LIMIT,)
+    assert found.violation[0] <= 1e-15  # the plan is feasible all the same, and its gap true
+    assert found.value[0] - aot.solve(cost, mu, nu).value <= found.gap[0]
 
 
 def test_refuses_what_does_not_fit():
-    duals = batched.duals_of(torch.ones(1, 129), torch.ones(1, 2), "augmented")
     with pytest.raises(ValueError, match="at most 128"):
-        batched.ascend_batch(torch.zeros(1, 129, 2), duals, 0.1, 0.1, 1e-6, 100)
+        solve_batch(torch.zeros(1, 129, 2), torch.ones(1, 131), "augmented", 0.1, 1e-6, 100)
 
 
 @on_gpu
@@ -181,13 +157,27 @@ def test_large_ones_are_the_same_on_a_gpu(name, entropy, epsilon):
 @on_gpu
 def test_one_launch_without_synchronisation():
     cost, mu, nu = LARGE["72 x 72"]
-    costs, sources, targets = (torch.as_tensor(a, device=DEVICE).expand(50, *a.shape) for a in (cost, mu, nu))
-    duals = batched.duals_of(sources, targets, "augmented")
-    batched.ascend_batch(costs, duals, 0.1, 3.0, 1e-9, MAX_PASSES)  # compiles
+    costs = torch.as_tensor(cost, device=DEVICE).expand(50, *cost.shape)
+    weights = torch.as_tensor(np.concatenate([mu, nu]), device=DEVICE).expand(50, -1)
+    solve_batch(costs, weights, "augmented", 0.1, 1e-9, 10_000)  # compiles
     torch.cuda.set_sync_debug_mode("error")
     try:
-        found = batched.ascend_batch(costs, duals, 0.1, 3.0, 1e-9, MAX_PASSES)
+        plans, _ = solve_batch(costs, weights, "augmented", 0.1, 1e-9, 10_000)
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    assert float(found.error.max()) <= 1e-9
-    assert torch.equal(found.gamma[0], found.gamma[-1])
+    assert torch.equal(plans[0], plans[-1])
+
+
+@on_gpu
+@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_larger_ones_in_torch(entropy):
+    """Beyond one program, dense and point costs on the device give the answers of the CPU."""
+    rng = np.random.default_rng(0)
+    x, z = rng.normal(size=(300, 3)), rng.normal(size=(200, 3)) + 0.3
+    solver = aot.Entropic(0.3, entropy, tolerance=1e-12)
+    expected = aot.solve(aot.DistanceCost(x, z, 1.0), solver=solver)
+    x, z = torch.from_numpy(x).to(DEVICE), torch.from_numpy(z).to(DEVICE)
+    for cost in (aot.DistanceCost(x, z, 1.0), torch.cdist(x, z).square() - 1.0):
+        found = aot.solve(cost, solver=solver)
+        assert found.value == pytest.approx(expected.value, abs=1e-12)
+        np.testing.assert_allclose(found.source_potential.cpu(), expected.source_potential, rtol=0, atol=1e-12)

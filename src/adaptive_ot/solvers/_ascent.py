@@ -23,6 +23,7 @@ from adaptive_ot.solvers._ascent_constants import (
     FEW_SWEEPS,
     FIRST_DAMPING,
     FIRST_FACTOR,
+    FIRST_SHARE,
     FLAT,
     HARD,
     LARGEST_FACTOR,
@@ -216,7 +217,7 @@ def climb(
             dual.target_weights * np.abs(point.gamma)
         )
         noise = ROUNDING * (terms + 10 * weight)
-        if gained >= ACCEPTED_SHARE * promised or (abs(promised) <= noise and trial.error < point.error):
+        if gained >= ACCEPTED_SHARE * abs(promised) or (abs(promised) <= noise and trial.error < point.error):
             if gained >= 0.5 * promised:
                 damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
                 longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
@@ -238,7 +239,7 @@ def ascend(
     softmin: Any,
     dual: Dual,
     epsilon: float,
-    first_epsilon: float,
+    largest_reward: float,
     tolerance: float,
     max_passes: int,
     tell: Callable[[float, int, float], None] | None,
@@ -247,7 +248,7 @@ def ascend(
 
     From one level to the next the potentials are extrapolated: towards zero they become linear in epsilon.
     """
-    level, factor = max(epsilon, first_epsilon), FIRST_FACTOR
+    level, factor = max(epsilon, FIRST_SHARE * largest_reward), FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)
     earlier, g_earlier = level, gamma
     passes = 0

@@ -132,7 +132,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         problem=problem,
         transport=transport,
         value=finished.value,
-        regularised_value=epsilon * (point.value + dual.constant),
+        regularised_value=float(epsilon * (point.value + dual.constant)),
         mass=float(rows.sum()),
         source_marginal=present(rows),
         target_marginal=present(columns),

@@ -52,11 +52,11 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
 def stacked(problems: ProblemBatch, solutions: list[Solution]) -> SolutionBatch:
     """Solutions of single problems as a batch."""
     batch, n, m = problems.cost.shape
-    answers, plans = Answers.empty(batch, n, m), np.empty((batch, n, m), problems.kind.dtype)
+    answers, plans = Answers.empty(batch, n, m), np.empty((batch, n, m))
     for b, solution in enumerate(solutions):
         for name, array in answers._asdict().items():
             array[b] = to_numpy(getattr(solution, name))
-        plans[b] = to_numpy(solution.plan)
+        plans[b] = to_numpy(solution.transport.dense(np.dtype(np.float64)))
     status = tuple(solution.status for solution in solutions)
     return SolutionBatch(problems, PlanArray(plans), answers, status, ACTIVE_SHARE)
 
@@ -78,50 +78,25 @@ def has_triton() -> bool:
     return True
 
 
-def scale_down(most: Any, sums: Any) -> Any:
-    """What to multiply by so that sums do not exceed a limit."""
-    return (most / sums.clamp(min=1e-300)).clamp(max=1.0)
-
-
 def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
-    """One launch for the ascents, a few for the certificates, one synchronisation: `entropic.certify` in torch."""
+    """One launch and one synchronisation for all problems."""
     import torch
 
-    from adaptive_ot.solvers.softmin.triton import ascend_batch, duals_of
+    from adaptive_ot.solvers.softmin.triton import NUMBERS, solve_batch
 
     costs: Any = problems.cost
-    epsilon = float(solver.epsilon)
-    mu, nu = (torch.from_numpy(side).to(costs.device) for side in (problems.source_weights, problems.target_weights))
-    duals = duals_of(mu, nu, solver.entropy)
-    reward = (-costs.amin(dim=(1, 2))).clamp(min=0.0)
-    reached = ascend_batch(costs, duals, epsilon, reward, float(solver.tolerance), solver.max_iterations)
-    costs = costs.to(torch.float64)
-    h = reached.gamma + duals.target_reference
-    scaling = reached.potential + duals.source_reference
-    plan = torch.exp(scaling[:, :, None] + h[:, None, :] - costs / epsilon)
-    plan *= scale_down(mu, plan.sum(dim=2))[:, :, None]
-    plan *= scale_down(nu, plan.sum(dim=1))[:, None, :]
-    rows, columns = plan.sum(dim=2), plan.sum(dim=1)
-    value = torch.where(plan > 0, plan * costs, 0.0).sum(dim=(1, 2))
-    f = epsilon * reached.potential
-    lowest = (costs - f.clamp(max=0.0)[:, :, None]).amin(dim=1).clamp(max=0.0)
-    gap = (value - (mu * f.clamp(max=0.0)).sum(1) - (nu * lowest).sum(1)).clamp(min=0.0)
-    violation = torch.maximum((rows - mu).amax(1), (columns - nu).amax(1)).clamp(min=0.0)
-    constant = mu.sum(1) * nu.sum(1) if solver.entropy == "product" else 0.0
-    gamma = reached.gamma
-    if duals.augmented:
-        log_sum = torch.logsumexp(torch.cat([gamma + duals.target_reference, duals.dummy[:, None]], dim=1), dim=1)
-        gamma = gamma + ((mu.sum(1) + nu.sum(1)).log() - log_sum)[:, None]
-    g = torch.where(nu > 0, epsilon * gamma, lowest)
-    numbers = [value, epsilon * (reached.value + constant), rows.sum(1), gap, violation]
-    sides = [rows, columns, f, g]
-    ends = [reached.passes, reached.error, reached.stalled]
-    flat = torch.cat([part.double().reshape(-1) for part in (*numbers, *sides, *ends)]).cpu().numpy()
     batch, n, m = costs.shape
-    pieces = iter(np.split(flat, np.cumsum([batch] * 5 + [batch * n, batch * m] * 2 + [batch] * 2)))
-    value, regularised, mass, gap, violation = (next(pieces) for _ in range(5))
-    rows, columns, f, g = (next(pieces).reshape(batch, size) for size in (n, m, n, m))
-    passes, error, stalled = pieces
-    answers = Answers(value, regularised, mass, gap, violation, rows, columns, f, g, passes.astype(np.int64))
-    status = tuple(status_of(e, solver, bool(stuck)) for e, stuck in zip(error, stalled, strict=True))
-    return SolutionBatch(problems, PlanArray(plan), answers, status, ACTIVE_SHARE)
+    weights = np.concatenate([problems.source_weights, problems.target_weights], axis=1)
+    settings = solver.entropy, float(solver.epsilon), float(solver.tolerance), solver.max_iterations
+    plans, found = solve_batch(costs, torch.from_numpy(weights).to(costs.device), *settings)
+    host = found.cpu().numpy()
+    numbers = dict(zip(NUMBERS, host.T, strict=False))
+    sides = np.split(host[:, len(NUMBERS) :], np.cumsum([n, m, n]), axis=1)
+    answers = Answers(
+        *(numbers[name] for name in ("value", "regularised_value", "mass", "gap", "violation")),
+        *sides,
+        iterations=numbers["passes"].astype(np.int64),
+    )
+    ends = zip(numbers["error"], numbers["stalled"], strict=True)
+    status = tuple(status_of(error, solver, stalled > 0) for error, stalled in ends)
+    return SolutionBatch(problems, PlanArray(plans), answers, status, ACTIVE_SHARE)

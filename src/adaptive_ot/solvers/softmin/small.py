@@ -115,7 +115,7 @@ def _(softmin, at, rule, weights, diagonal, spill, free, right):
 
 
 @kernel
-def ascend(costs, dual, epsilon, first_epsilon, tolerance, max_passes):
+def ascend(costs, dual, epsilon, largest_reward, tolerance, max_passes):
     """`_ascent.ascend` for a dense cost."""
     n, m = costs.shape
     room = int(SPARSE_SHARE * n * m)
@@ -129,4 +129,4 @@ def ascend(costs, dual, epsilon, first_epsilon, tolerance, max_passes):
         np.empty(room),
         np.array([1.0, EMPTY]),
     )
-    return _ascent.ascend(softmin, dual, epsilon, first_epsilon, tolerance, max_passes, None)
+    return _ascent.ascend(softmin, dual, epsilon, largest_reward, tolerance, max_passes, None)

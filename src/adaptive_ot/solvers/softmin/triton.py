@@ -1,6 +1,6 @@
 """Many small dense problems on a GPU: one program of one kernel solves one problem from start to end.
 
-This is `_ascent` once more, with the same constants and tests; see there for the mathematics. Only where conjugate
+This is `_ascent`, and `certify` of the entropic solver, once more, with the same constants and tests; see there for the mathematics. Only where conjugate
 gradients take long do the two part: here they go on, as a direct solve would need more registers than there are. Launches and host synchronisation would cost more than the arithmetic of problems this small. The kernel
 matrix P stays in registers: conjugate gradients read nothing from memory. All arithmetic is in float64, whatever the
 type of the costs.
@@ -12,7 +12,8 @@ the caller, and so need no masks of their own.
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, NamedTuple
+import struct
+from typing import Any, Literal
 
 import torch
 import triton
@@ -20,6 +21,8 @@ import triton.language as tl
 
 from adaptive_ot.solvers import _ascent_constants as ascent
 from adaptive_ot.solvers import softmin
+
+Entropy = Literal["augmented", "product", "counting"]
 
 # Tiles have powers of two of rows and columns, no fewer and no more than these: registers hold no more.
 SMALLEST_TILE, LARGEST_TILE = 16, 128
@@ -37,6 +40,7 @@ REGISTERS = 2**16
 COLUMNS_PER_THREAD = tl.constexpr(4)
 
 # What kernels see of the world must be `constexpr`.
+FIRST_SHARE = tl.constexpr(ascent.FIRST_SHARE)
 FIRST_FACTOR = tl.constexpr(ascent.FIRST_FACTOR)
 SMALLEST_FACTOR = tl.constexpr(ascent.SMALLEST_FACTOR)
 LARGEST_FACTOR = tl.constexpr(ascent.LARGEST_FACTOR)
@@ -62,110 +66,52 @@ NOTHING = tl.constexpr(softmin.NOTHING)
 INFINITY = tl.constexpr(math.inf)
 
 
-class Duals(NamedTuple):
-    """The duals of a batch of problems: the fields of `Dual` and its `RowRule`, with one more axis in front.
-
-    The cap of the rows needs no field: it is infinite in the augmented form, otherwise zero. `dummy` is one number per
-    problem, of no effect in the other forms.
-    """
-
-    source_weights: torch.Tensor
-    target_weights: torch.Tensor
-    total: torch.Tensor
-    source_reference: torch.Tensor
-    target_reference: torch.Tensor
-    dummy: torch.Tensor
-    augmented: bool
+# What is found out about a problem, apart from the plan: these numbers, then the marginals and the potentials.
+NUMBERS = ("value", "regularised_value", "mass", "gap", "violation", "passes", "error", "stalled")
+NUMBER_COUNT = tl.constexpr(len(NUMBERS))
 
 
-class Ascents(NamedTuple):
-    """Where the ascents of a batch ended, in units of epsilon; `columns` are the sums of the plan."""
-
-    gamma: torch.Tensor
-    potential: torch.Tensor
-    row_sums: torch.Tensor
-    columns: torch.Tensor
-    value: torch.Tensor
-    error: torch.Tensor
-    passes: torch.Tensor
-    stalled: torch.Tensor
-
-    def plans(self, costs: torch.Tensor, duals: Duals, epsilon: Any) -> torch.Tensor:
-        """The plan of every problem, in float64."""
-        scale = epsilon[:, None, None] if isinstance(epsilon, torch.Tensor) else epsilon
-        rows, columns = self.potential + duals.source_reference, self.gamma + duals.target_reference
-        return torch.exp(rows[:, :, None] + columns[:, None, :] - costs.double() / scale)
-
-
-def duals_of(mu: torch.Tensor, nu: torch.Tensor, entropy: Literal["augmented", "product", "counting"]) -> Duals:
-    """`entropic.dual_of` for weights of shape (problems, sources) and (problems, targets), without synchronisation."""
-    mu, nu = mu.double(), nu.double()
-    log_mu, log_nu = (torch.where(w > 0, w, 1.0).log().where(w > 0, softmin.NOTHING) for w in (mu, nu))
-    log_total, dummy = (mu.sum(1) + nu.sum(1)).log(), mu.sum(1).log()
-    if entropy == "augmented":
-        total = log_total[:, None].expand_as(mu).contiguous()
-        return Duals(mu, nu, total, torch.where(mu > 0, log_mu - total, softmin.NOTHING), log_nu, dummy, True)
-    if entropy == "product":
-        return Duals(mu, nu, torch.zeros_like(mu), log_mu, log_nu, dummy, False)
-    sources, targets = (torch.zeros_like(w).where(w > 0, softmin.NOTHING) for w in (mu, nu))
-    return Duals(mu, nu, log_mu, sources, targets, dummy, False)
-
-
-def ascend_batch(
+def solve_batch(
     costs: torch.Tensor,
-    duals: Duals,
-    epsilon: float | torch.Tensor,
-    first_epsilon: float | torch.Tensor,
-    tolerance: float | torch.Tensor,
+    weights: torch.Tensor,
+    entropy: Entropy,
+    epsilon: float,
+    tolerance: float,
     max_passes: int,
     num_warps: int | None = None,
-) -> Ascents:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """Solve all problems of `costs` (problems x sources x targets) in one launch, without host synchronisation.
 
-    Epsilons and tolerance are numbers, or tensors with one number per problem. Runs on the device of the costs: a GPU,
-    or the CPU if Triton's interpreter was chosen before this module was imported.
+    `weights` are those of the sources, then the targets, of every problem, in float64; none may have a side that weighs
+    nothing. Returns the plans, in the type of the costs, and a row of float64 for each problem: `NUMBERS`, source and
+    target marginals, source and target potentials. Runs on the device of the costs: a GPU, or the CPU if Triton's
+    interpreter was chosen before this module was imported.
     """
     batch, n, m = costs.shape
     if max(n, m) > LARGEST_TILE:
         raise ValueError(f"problems may have at most {LARGEST_TILE} sources and targets, not {n} x {m}")
     rows, columns = (max(SMALLEST_TILE, triton.next_power_of_2(size)) for size in (n, m))
     warps = num_warps or min(MOST_WARPS, max(1, rows * columns // ENTRIES_PER_WARP))
-
-    def empty(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
-        return torch.empty(shape, dtype=dtype, device=costs.device)
-
-    def per_problem(number: float | torch.Tensor) -> torch.Tensor:
-        if isinstance(number, torch.Tensor):
-            return number.to(costs.device, torch.float64).expand(batch).contiguous()
-        return torch.full((batch,), number, dtype=torch.float64, device=costs.device)  # as an argument: a float32
-
-    reached = Ascents(
-        gamma=empty(batch, m),
-        potential=empty(batch, n),
-        row_sums=empty(batch, n),
-        columns=empty(batch, m),
-        value=empty(batch),
-        error=empty(batch),
-        passes=empty(batch, dtype=torch.int32),
-        stalled=empty(batch, dtype=torch.int32),
-    )
+    plans = torch.empty_like(costs, memory_format=torch.contiguous_format)
+    found = torch.empty(batch, len(NUMBERS) + 2 * (n + m), dtype=torch.float64, device=costs.device)
     if batch > 0:
-        launch: Any = ascend_kernel[(batch,)]
+        launch: Any = solve_kernel[(batch,)]
         launch(
             costs.contiguous(),
-            *(field.to(torch.float64).contiguous() for field in duals[:-1]),
-            *map(per_problem, (epsilon, first_epsilon, tolerance)),
-            *reached,
+            weights.contiguous(),
+            plans,
+            found,
             n,
             m,
             max_passes,
-            augmented=duals.augmented,
+            *(int.from_bytes(struct.pack("<d", number), "little") for number in (epsilon, tolerance)),
+            entropy=entropy,
             tile_rows=rows,
             tile_columns=columns,
             num_warps=warps,
             maxnreg=min(255, REGISTERS // (32 * warps)),
         )
-    return reached
+    return plans, found
 
 
 @triton.jit
@@ -203,11 +149,16 @@ def largest(columns):
 
 
 @triton.jit
+def load_costs(costs, i, j, n, m):
+    """A tile of costs in float64, infinite outside of the problem."""
+    inside = down(i < n) & across(j < m)
+    return tl.load(costs + down(i) * m + across(j), mask=inside, other=INFINITY).to(tl.float64)
+
+
+@triton.jit
 def make_kernel(costs, i, j, n, m, h, epsilon):
     """P for the column scalings h, from memory, and the log-sum-exp of its rows before they were scaled to 1."""
-    inside = down(i < n) & across(j < m)
-    cost = tl.load(costs + down(i) * m + across(j), mask=inside, other=INFINITY).to(tl.float64)
-    exponents = across(h) - cost * (1.0 / epsilon)
+    exponents = across(h) - load_costs(costs, i, j, n, m) * (1.0 / epsilon)
     shift = tl.max(tl.max(exponents, axis=1), axis=1)
     shift = tl.where(shift > -INFINITY, shift, 0.0)
     matrix = tl.exp(exponents - down(shift))
@@ -301,13 +252,17 @@ def newton_step(
     return tl.where(largest(tl.abs(d)) == 0, z, d), sweeps
 
 
-@triton.jit(do_not_specialize=["n", "m", "max_passes"])
-def ascend_kernel(
-    costs, source_weights, target_weights, totals, source_references, target_references, dummies, epsilons,
-    first_epsilons, tolerances, out_gamma, out_potential, out_row_sums, out_columns, out_value, out_error, out_passes,
-    out_stalled, n, m, max_passes, augmented: tl.constexpr, tile_rows: tl.constexpr, tile_columns: tl.constexpr,
+@triton.jit
+def log_weights(weights):
+    return tl.where(weights > 0, tl.log(tl.where(weights > 0, weights, 1.0)), NOTHING)
+
+
+@triton.jit(do_not_specialize=["n", "m", "max_passes", "epsilon_bits", "tolerance_bits"])
+def solve_kernel(
+    costs, weights, plans, found, n, m, max_passes, epsilon_bits, tolerance_bits, entropy: tl.constexpr,
+    tile_rows: tl.constexpr, tile_columns: tl.constexpr,
 ):  # fmt: skip
-    """`ascend`, `climb` and `evaluate` as one loop over the points where the dual is evaluated.
+    """`ascend`, `climb` and `evaluate` as one loop over the points where the dual is evaluated; then `certify`.
 
     A round evaluates the dual at `ahead`, which is accepted or not, and finds the next such point: by a step from the
     current point or, where that is good enough, by going to the next epsilon, whose first point is always accepted. So
@@ -317,19 +272,34 @@ def ascend_kernel(
     lanes: tl.constexpr = tile_columns // COLUMNS_PER_THREAD
     i = tl.arange(0, tile_rows)
     j = tl.arange(0, COLUMNS_PER_THREAD)[:, None] * lanes + tl.arange(0, lanes)[None, :]
-    to_row, to_column = b * n + i, b * m + j
     costs += b * n * m
-    mu = tl.load(source_weights + to_row, mask=i < n, other=0.0)
-    nu = tl.load(target_weights + to_column, mask=j < m, other=0.0)
-    row_total = tl.load(totals + to_row, mask=i < n, other=0.0)
-    source_reference = tl.load(source_references + to_row, mask=i < n, other=NOTHING)
-    target_reference = tl.load(target_references + to_column, mask=j < m, other=NOTHING)
-    dummy = tl.load(dummies + b)
-    epsilon = tl.load(epsilons + b)
-    tolerance = tl.load(tolerances + b)
+    weights += b * (n + m)
+    mu = tl.load(weights + i, mask=i < n, other=0.0)
+    nu = tl.load(weights + n + j, mask=j < m, other=0.0)
+    # Numbers come as the bits of a float64: Triton would take them for float32.
+    epsilon = tl.cast(tl.cast(epsilon_bits, tl.int64), tl.float64, bitcast=True)
+    tolerance = tl.cast(tl.cast(tolerance_bits, tl.int64), tl.float64, bitcast=True)
     supply = total(nu)
     weight = tl.sum(mu, axis=0) + supply
     log_total = tl.log(weight)
+
+    # `dual_of`: the three forms.
+    augmented: tl.constexpr = entropy == "augmented"
+    dummy = tl.log(tl.sum(mu, axis=0))
+    constant = double(0.0)
+    if augmented:
+        row_total = tl.zeros_like(mu) + log_total
+        source_reference = tl.where(mu > 0, log_weights(mu) - log_total, NOTHING)
+        target_reference = log_weights(nu)
+    elif entropy == "product":
+        row_total = tl.zeros_like(mu)
+        source_reference, target_reference = log_weights(mu), log_weights(nu)
+        constant = tl.sum(mu, axis=0) * supply
+    else:
+        row_total = log_weights(mu)
+        source_reference = tl.where(mu > 0, tl.zeros_like(mu), NOTHING)
+        target_reference = tl.where(nu > 0, tl.zeros_like(nu), NOTHING)
+    lowest_cost = tl.min(tl.min(tl.min(load_costs(costs, i, j, n, m), axis=2), axis=1), axis=0)
 
     # P, and where it was made.
     matrix = tl.zeros((tile_rows, COLUMNS_PER_THREAD, lanes), tl.float64)
@@ -339,11 +309,11 @@ def ascend_kernel(
 
     # The current point, of which nothing is known yet.
     gamma, columns, spill = tl.zeros_like(nu), tl.zeros_like(nu), tl.zeros_like(nu)
-    potential, row_sums = tl.zeros_like(mu), tl.zeros_like(mu)
+    potential = tl.zeros_like(mu)
     value, error, off = double(0.0), double(0.0), double(0.0)
 
     # The level: its epsilon, that of the last one with its potentials times epsilon, and how far the next one is.
-    level = tl.maximum(epsilon, tl.load(first_epsilons + b))
+    level = tl.maximum(epsilon, -FIRST_SHARE * lowest_cost)
     earlier, g_earlier = level, tl.zeros_like(nu)
     factor = double(FIRST_FACTOR)
 
@@ -388,7 +358,7 @@ def ascend_kernel(
         gained = trial_value - value
         terms = tl.sum(mu * tl.abs(potential), axis=0) + total(nu * tl.abs(gamma))
         noise = ROUNDING * (terms + 10.0 * weight)
-        good = gained >= ACCEPTED_SHARE * promised
+        good = gained >= ACCEPTED_SHARE * tl.abs(promised)
         good = opening | good | ((tl.abs(promised) <= noise) & (trial_error < error))
         stalled = (good == 0) & (damping >= MOST_DAMPING)
         easy = good & (gained >= 0.5 * promised) & (opening == 0)
@@ -403,7 +373,6 @@ def ascend_kernel(
         columns = tl.where(good, trial_columns, columns)
         spill = tl.where(good, trial_spill, spill)
         potential = tl.where(good, trial_potential, potential)
-        row_sums = tl.where(good, trial_sums, row_sums)
         value = tl.where(good, trial_value, value)
         error = tl.where(good, trial_error, error)
         off = tl.where(good, trial_off, off)
@@ -439,11 +408,39 @@ def ascend_kernel(
         if not augmented:
             ahead = tl.minimum(ahead, 0.0)
 
-    tl.store(out_gamma + to_column, gamma, mask=j < m)
-    tl.store(out_potential + to_row, potential, mask=i < n)
-    tl.store(out_row_sums + to_row, row_sums, mask=i < n)
-    tl.store(out_columns + to_column, columns, mask=j < m)
-    tl.store(out_value + b, value)
-    tl.store(out_error + b, error)
-    tl.store(out_passes + b, passes)
-    tl.store(out_stalled + b, stalled.to(tl.int32))
+    # `certify`.
+    cost = load_costs(costs, i, j, n, m)
+    h = gamma + target_reference
+    plan = tl.exp(down(potential + source_reference) + across(h) - cost * (1.0 / epsilon))
+    sums = row_totals(plan)
+    plan *= down(tl.where(sums > mu, mu / tl.where(sums > mu, sums, 1.0), 1.0))
+    sums_down = tl.sum(plan, axis=0)
+    plan *= across(tl.where(sums_down > nu, nu / tl.where(sums_down > nu, sums_down, 1.0), 1.0))
+    rows, columns = row_totals(plan), tl.sum(plan, axis=0)
+    cost_of_plan = tl.sum(row_totals(plan * tl.where(plan > 0, cost, 0.0)), axis=0)
+    f = epsilon * potential
+    clipped = tl.minimum(f, 0.0)
+    lowest = tl.minimum(tl.min(cost - down(clipped), axis=0), 0.0)
+    bound = tl.sum(mu * clipped, axis=0) + total(nu * lowest)
+    if augmented:
+        highest = tl.maximum(dummy, largest(h))
+        gamma += log_total - highest - tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
+    g = tl.where(nu > 0, epsilon * gamma, lowest)
+    excess = tl.maximum(tl.max(rows - mu, axis=0), largest(columns - nu))
+
+    inside = down(i < n) & across(j < m)
+    tl.store(plans + b * n * m + down(i) * m + across(j), plan, mask=inside)
+    found += b * (NUMBER_COUNT + 2 * (n + m))
+    tl.store(found, cost_of_plan)
+    tl.store(found + 1, epsilon * (value + constant))
+    tl.store(found + 2, tl.sum(rows, axis=0))
+    tl.store(found + 3, tl.maximum(cost_of_plan - bound, 0.0))
+    tl.store(found + 4, tl.maximum(excess, 0.0))
+    tl.store(found + 5, passes.to(tl.float64))
+    tl.store(found + 6, error)
+    tl.store(found + 7, stalled.to(tl.float64))
+    found += NUMBER_COUNT
+    tl.store(found + i, rows, mask=i < n)
+    tl.store(found + n + j, columns, mask=j < m)
+    tl.store(found + n + m + i, f, mask=i < n)
+    tl.store(found + 2 * n + m + j, g, mask=j < m)
