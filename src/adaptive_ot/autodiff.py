@@ -206,22 +206,23 @@ class _Equilibrium(Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor) -> Any:  # type: ignore[override]
-        mu, nu, G, rows, columns = ctx.saved_tensors
+    def backward(ctx: Any, *by: Any) -> Any:
+        by_plan, by_f, by_g = by
+        mu, nu, plan, rows, columns = ctx.saved_tensors
         epsilon = ctx.epsilon
-        r, c = G.sum(-1), G.sum(-2)
-        p = (by_plan * G).sum(-1) + epsilon * by_f
-        q = (by_plan * G).sum(-2) + epsilon * by_g
-        # [diag(r) G; G^T diag(c)] (u, v) = (p, q) over the active rows and columns, the rows eliminated.
+        r, c = plan.sum(-1), plan.sum(-2)
+        p = (by_plan * plan).sum(-1) + epsilon * by_f
+        q = (by_plan * plan).sum(-2) + epsilon * by_g
+        # [diag(r) plan; plan^T diag(c)] (u, v) = (p, q) over the active rows and columns, the rows eliminated.
         inverse = torch.where(rows & (r > 0), 1 / torch.where(r > 0, r, 1.0), 0.0)
         active = columns & (c > 0)
         schur = torch.diag_embed(torch.where(active, (1 + RIDGE) * c, 1.0))
         pairs = active[..., :, None] & active[..., None, :]
-        schur = schur - torch.where(pairs, G.mT @ (inverse[..., None] * G), 0.0)
-        right = torch.where(active, q - (G.mT @ (inverse * p)[..., None])[..., 0], 0.0)
+        schur = schur - torch.where(pairs, plan.mT @ (inverse[..., None] * plan), 0.0)
+        right = torch.where(active, q - (plan.mT @ (inverse * p)[..., None])[..., 0], 0.0)
         v = torch.linalg.solve(schur, right)
-        u = inverse * (p - (G @ v[..., None])[..., 0])
-        rest = G * (by_plan - u[..., :, None] - v[..., None, :])
+        u = inverse * (p - (plan @ v[..., None])[..., 0])
+        rest = plan * (by_plan - u[..., :, None] - v[..., None, :])
         by_mu, by_nu = u, v
         if ctx.weighted:
             by_mu, by_nu = u + _ratio(rest.sum(-1), mu), v + _ratio(rest.sum(-2), nu)

@@ -66,8 +66,8 @@ class Dual(NamedTuple):
 class Point(NamedTuple):
     """The dual and its derivatives at target potentials `gamma`; `spill` is what the dummy source sends.
 
-    `error` is what all free columns are off by, relative to the target weight; `factor` the logarithm of what one is off
-    by at most.
+    `error` is what all free columns are off by, relative to the target weight; `factor` the logarithm of what any one
+    of them is off by.
     """
 
     gamma: np.ndarray

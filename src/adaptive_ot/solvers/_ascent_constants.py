@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-# The first epsilon is this part of the largest reward; each next one is smaller by a factor that depends on how hard the
-# last was.
+# The first epsilon is this part of the largest reward; each next one is smaller by a factor that depends on how hard
+# the last one was.
 FIRST_SHARE = 1 / 12
 FIRST_FACTOR, SMALLEST_FACTOR, LARGEST_FACTOR = 3.0, 1.5, 5.0
 EASY, HARD = 2, 5

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -32,11 +33,12 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
     from adaptive_ot.solvers._threads import run_together
 
     batch, n, m = problems.cost.shape
+    exact = replace(problems, kind=replace(problems.kind, dtype=np.dtype(np.float64)))  # rounded when handed out
     solutions: list[Solution | None] = [None] * batch
 
     def solve_some(start: int, stop: int, step: int) -> None:
         for b in range(start, stop, step):
-            solutions[b] = solve_entropic(problems[b], solver, lambda _: None)
+            solutions[b] = solve_entropic(exact[b], solver, lambda _: None)
 
     threads = 1 if problems.kind.on_gpu else numba.get_num_threads()
     round_size = threads * max(1, PAIRS_PER_ROUND // max(1, n * m))

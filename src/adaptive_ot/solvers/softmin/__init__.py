@@ -29,7 +29,7 @@ class RowRule(NamedTuple):
 
     With L the log-sum-exp of the row, its potential is  min(cap, total - log(e^L + e^dummy)),  and the row of the plan
     is  e^(potential + reference + h_j - C_ij / epsilon). A dummy column (augmented form) has a `dummy` above -inf, the
-    inequality forms a `cap` of 0. A row without weight has a potential too, but a reference of NOTHING: it moves nothing.
+    inequality forms a `cap` of 0. A row without weight has a potential too, but a reference of NOTHING: it is empty.
     `smallest_share` is the part of a row, at least, that can matter to some column.
     """
 

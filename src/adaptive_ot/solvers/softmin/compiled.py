@@ -3,7 +3,7 @@
 Going from costs to exponentials is the dear part, so the exponentials are kept: as a matrix P that is row-stochastic at
 the column scalings h it was made for ("stabilised scaling"). Near these scalings, P times exp(h - h then) gives the
 same sums without a single exponential. Entries that stay negligible all around are left out: at a small epsilon P is
-sparse, and a sweep over all pairs costs next to nothing. Where P would be too large, it is made anew each time, by tiles.
+sparse, and a sweep over all pairs costs next to nothing. Where P would be too large, it is made anew every time.
 """
 
 from __future__ import annotations
