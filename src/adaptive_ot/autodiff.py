@@ -126,9 +126,13 @@ class _Value(Function):
         return state.value.clone()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        (gradient,) = gradients
         cost, mu, nu, *state = ctx.saved_tensors
-        plan, f, g = _differentiable(cost, mu, nu, ctx.solver, _State(*state))
+        # A graph of the gradient is made only for those who asked for one.
+        state = _State(*state)
+        twice = torch.is_grad_enabled()
+        plan, f, g = _differentiable(cost, mu, nu, ctx.solver, state) if twice else state[1:]
         if isinstance(ctx.solver, Entropic) and ctx.solver.entropy == "product":  # the reference has the weights too
             epsilon = ctx.solver.epsilon
             f = f + epsilon * (nu.sum(-1, keepdim=True) - _ratio(plan.sum(-1), mu))

@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol, overload
 
 import numpy as np
+from array_api_compat import is_torch_array
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import ArrayKind, is_sparse
+from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.problem import Problem
@@ -138,17 +139,20 @@ class PairLists(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a solver finds out about each problem, in float64; `Solution` says what the names mean."""
+    """What a solver finds out about each problem, in float64; `Solution` says what the names mean.
+
+    Marginals and potentials may be on a GPU.
+    """
 
     value: np.ndarray
     regularised_value: np.ndarray
     mass: np.ndarray
     gap: np.ndarray
     violation: np.ndarray
-    source_marginal: np.ndarray
-    target_marginal: np.ndarray
-    source_potential: np.ndarray
-    target_potential: np.ndarray
+    source_marginal: Any
+    target_marginal: Any
+    source_potential: Any
+    target_potential: Any
     iterations: np.ndarray
 
     @classmethod
@@ -222,12 +226,14 @@ class SolutionBatch(Sequence[Solution]):
         """Which targets carry mass."""
         return self.problems.kind.present(self._active()[1])
 
-    def _active(self) -> tuple[np.ndarray, np.ndarray]:
-        answers, problems, share = self.answers, self.problems, self.active_share
-        return (
-            answers.source_marginal > share * problems.source_weights,
-            answers.target_marginal > share * problems.target_weights,
-        )
+    def _active(self) -> tuple[Any, Any]:
+        answers, problems = self.answers, self.problems
+        least = self.active_share * problems.source_weights, self.active_share * problems.target_weights
+        if is_torch_array(answers.source_marginal):
+            import torch
+
+            least = tuple(torch.from_numpy(side).to(answers.source_marginal.device) for side in least)
+        return answers.source_marginal > least[0], answers.target_marginal > least[1]
 
     @cached_property
     def plan(self) -> Any:
@@ -275,7 +281,10 @@ class SolutionBatch(Sequence[Solution]):
         title = f"Adaptive transport, {batch} problems of {n} x {m}"
         if batch == 0:
             return title
-        active = [f"{np.count_nonzero(side) / max(1, side.size):.0%}".replace("%", " %") for side in self._active()]
+        active = [
+            f"{np.count_nonzero(side) / max(1, side.size):.0%}".replace("%", " %")
+            for side in map(to_numpy, self._active())
+        ]
         return "\n".join(
             [
                 title,

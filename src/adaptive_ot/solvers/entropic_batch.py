@@ -65,7 +65,7 @@ def stacked(problems: ProblemBatch, solutions: list[Solution]) -> SolutionBatch:
 
 def fits_one_program(shape: tuple[int, int]) -> bool:
     """Whether Triton is there, and one program of it can hold a problem of this shape."""
-    return 0 < min(shape) and max(shape) <= LARGEST_ON_GPU and has_triton()
+    return min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
 
 
 @cache
@@ -87,13 +87,12 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     from adaptive_ot.solvers.softmin.triton import NUMBERS, solve_batch
 
     costs: Any = problems.cost
-    batch, n, m = costs.shape
+    n, m = costs.shape[1:]
     weights = np.concatenate([problems.source_weights, problems.target_weights], axis=1)
     settings = solver.entropy, float(solver.epsilon), float(solver.tolerance), solver.max_iterations
     plans, found = solve_batch(costs, torch.from_numpy(weights).to(costs.device), *settings)
-    host = found.cpu().numpy()
-    numbers = dict(zip(NUMBERS, host.T, strict=False))
-    sides = np.split(host[:, len(NUMBERS) :], np.cumsum([n, m, n]), axis=1)
+    numbers = dict(zip(NUMBERS, found[:, : len(NUMBERS)].cpu().numpy().T, strict=True))
+    sides = found[:, len(NUMBERS) :].split([n, m, n, m], dim=1)  # stay on the device
     answers = Answers(
         *(numbers[name] for name in ("value", "regularised_value", "mass", "gap", "violation")),
         *sides,
