@@ -1,7 +1,7 @@
 """Many small dense problems on a GPU: one program of one kernel solves one problem from start to end.
 
 This is `_ascent`, and `certify` of the entropic solver, once more, with the same constants and tests; see there for the
-mathematics. Only where conjugate gradients take long do the two part: here they go on, as a direct solve would need more
+mathematics. Only where conjugate gradients take long do the two part: here they go on; a direct solve would need more
 registers than there are. Launches and host synchronisation would cost more than the arithmetic of problems this small.
 The kernel matrix P stays in registers: conjugate gradients read nothing from memory. All arithmetic is in float64,
 whatever the type of the costs.
