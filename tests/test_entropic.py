@@ -37,6 +37,8 @@ every_form = pytest.mark.parametrize("form", FORMS)
 
 def entropy(form, plan, mu, nu):
     """What epsilon multiplies in the regularised value, from the definitions."""
+    if mu.sum() * nu.sum() == 0:
+        return 0.0
     if form == "counting":
         return relative_entropy(plan, np.ones(plan.shape)) - plan.size
     if form == "product":
@@ -47,7 +49,7 @@ def entropy(form, plan, mu, nu):
 
 def relative_entropy(plan, reference):
     """KL in its form for measures of any mass."""
-    ratio = np.divide(plan, reference, out=np.ones(plan.shape), where=plan > 0)
+    ratio = np.divide(plan, reference, out=np.ones(plan.shape), where=(plan > 0) & (reference > 0))
     return (plan * np.log(ratio) - plan + reference).sum()
 
 
@@ -59,24 +61,22 @@ def with_dummies(plan, mu, nu):
 def alternate(instance, epsilon, form):
     """Row and column updates in the log domain until nothing changes: plan and potentials."""
     cost, mu, nu = instance
-    with np.errstate(divide="ignore"):
-        a, b = np.log(mu), np.log(nu)
+    a, b = (np.log(np.maximum(side, 1e-300)) for side in (mu, nu))
     if form == "augmented":
         n, m = cost.shape
         total = math.log(mu.sum() + nu.sum())
         cost = np.block([[cost, np.zeros((n, 1))], [np.zeros((1, m)), 0.0]])
         a, b = np.append(a, math.log(nu.sum())), np.append(b, math.log(mu.sum()))
-        demand, kernel, cap = (a, b), -cost / epsilon + a[:, None] + b - total, np.inf
+        kernel, cap = -cost / epsilon + a[:, None] + b - total, np.inf
     elif form == "product":
-        demand, kernel, cap = (a, b), -cost / epsilon + a[:, None] + b, 0.0
+        kernel, cap = -cost / epsilon + a[:, None] + b, 0.0
     else:
-        demand, kernel, cap = (a, b), -cost / epsilon, 0.0
+        kernel, cap = -cost / epsilon, 0.0
     f, g = np.zeros(a.size), np.zeros(b.size)
     for _ in range(20_000):
         before = g
-        with np.errstate(divide="ignore"):
-            f = np.minimum(cap, demand[0] - logsumexp(kernel + g, axis=1))
-            g = np.minimum(cap, demand[1] - logsumexp(kernel + f[:, None], axis=0))
+        f = np.minimum(cap, a - logsumexp(kernel + g, axis=1))
+        g = np.minimum(cap, b - logsumexp(kernel + f[:, None], axis=0))
         if np.abs(g - before).max() < 1e-15:
             break
     plan = np.exp(f[:, None] + g + kernel)
@@ -271,7 +271,7 @@ def test_small_epsilon_comes_to_the_exact_solution(seed, form):
         solution = solve(known.problem, epsilon, form)
         errors.append((solution.value - known.value, known.mass - solution.mass, abs(solution.plan - known.plan).max()))
         assert solution.value - known.value <= solution.gap * (1 + 1e-12) + 1e-9
-    assert all(later <= earlier + 1e-8 for earlier, later in zip(errors, errors[1:], strict=False))
+    assert (np.diff(errors, axis=0) <= 1e-8).all()
     np.testing.assert_allclose(errors[-1], 0.0, atol=1e-6)
 
 
@@ -524,10 +524,11 @@ def test_compiled_in_one_piece_or_step_by_step(form, epsilon, forbidden, monkeyp
 
 @every_form
 def test_around_the_limit_of_small(form):
-    """A cloud of 512 x 512 points is small, 513 x 512 is not; the extra one weighs nothing."""
+    """A cloud of 512 x 512 points is small, 513 x 512 is not; the extra one may go nowhere."""
     rng = np.random.default_rng(6)
     x, z = rng.standard_normal((513, 2)), rng.standard_normal((512, 2)) + 0.5
     cost, mu = problems.distance_matrix(x, z, 1.5), np.append(np.ones(512), 0.0)
+    cost[-1] = np.inf
     assert cost[:-1].size <= entropic.SMALL < cost.size
     small = solve((cost[:-1], mu[:-1], np.ones(512)), 0.05, form, tolerance=PRECISE)
     large = solve((cost, mu, np.ones(512)), 0.05, form, tolerance=PRECISE)
