@@ -218,7 +218,7 @@ def climb(
         )
         noise = ROUNDING * (terms + 10 * weight)
         rounding = max(abs(promised), -gained) <= noise
-        if gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
+        if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
             if gained >= 0.5 * promised:
                 damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
                 longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
