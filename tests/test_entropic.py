@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pickle
 import signal
 import subprocess
 import sys
@@ -900,6 +901,23 @@ def test_methods_on_points():
     assert one == other
     assert sparse.issparse(solution.plan)
     np.testing.assert_allclose(solution.plan.toarray(), dense.plan, atol=1e-10)
+
+
+@pytest.mark.parametrize("points", [False, True])
+def test_solutions_can_be_sent_to_other_processes(points):
+    x, z = np.random.default_rng(21).random((2, 6, 2))
+    cost = aot.DistanceCost(x, z, 0.5) if points else problems.distance_matrix(x, z, 0.5)
+    solution = aot.solve(cost, solver=aot.Entropic(0.1))
+    again = pickle.loads(pickle.dumps(solution))
+    assert_same(solution, again, 0.0)
+
+
+@pytest.mark.parametrize("number", [np.float64, np.float32, np.array, int])
+def test_epsilon_is_any_number(number):
+    expected = aot.solve(INSTANCE.cost, solver=aot.Entropic(float(number(1.5))))
+    solution = aot.solve(INSTANCE.cost, solver=aot.Entropic(number(1.5)))
+    assert_same(solution, expected, 0.0)
+    assert type(solution.regularised_value) is float
 
 
 def test_plot():
