@@ -217,7 +217,8 @@ def climb(
             dual.target_weights * np.abs(point.gamma)
         )
         noise = ROUNDING * (terms + 10 * weight)
-        if gained >= ACCEPTED_SHARE * abs(promised) or (abs(promised) <= noise and trial.error < point.error):
+        rounding = max(abs(promised), -gained) <= noise
+        if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
             if gained >= 0.5 * promised:
                 damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
                 longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP

@@ -109,7 +109,7 @@ def ascend(
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
     """The solution at the end of an ascent, with its gap to the exact problem."""
-    mu, nu, epsilon = problem.source_weights, problem.target_weights, solver.epsilon
+    mu, nu, epsilon = problem.source_weights, problem.target_weights, float(solver.epsilon)
     point, cost = ascent.point, problem.cost
     at = point.at
     softmin.scale(epsilon)

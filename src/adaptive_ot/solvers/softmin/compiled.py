@@ -232,18 +232,16 @@ class TiledSoftmin(CompiledSoftmin):
         self.most_entries = n * m if isinstance(cost, ArrayCost) else MOST_ENTRIES
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
         self.sparse = False  # whether P was found to be sparse when it was last made
-        if isinstance(cost, ArrayCost):
-            array = cost.array
-            self.block = lambda top, bottom: array[top:bottom]
-        else:
-            u, w, a, b = inner_product_bound(cost, half_ulp=0.0)
+        self.array = cost.array if isinstance(cost, ArrayCost) else None
+        self.points = None if isinstance(cost, ArrayCost) else inner_product_bound(cost, half_ulp=0.0)
 
-            def block(top: int, bottom: int) -> np.ndarray:
-                tile = np.empty((bottom - top, m))
-                _kernels.point_costs(u, w, a, b, top, tile)
-                return tile
-
-            self.block = block
+    def block(self, top: int, bottom: int) -> np.ndarray:
+        """The costs of some rows."""
+        if self.array is not None:
+            return self.array[top:bottom]
+        tile = np.empty((bottom - top, self.shape[1]))
+        _kernels.point_costs(*self.points, top, tile)
+        return tile
 
     def _blocks(self, top: int, bottom: int) -> Iterator[tuple[int, int, np.ndarray]]:
         for start in range(top, bottom, self.rows_per_block):
