@@ -36,7 +36,6 @@ import measure
 from entropic_rivals import OURS, RIVALS, augmented
 
 RESULTS = measure.RESULTS / "entropic.json"
-EPSILONS = (0.1, 0.01, 0.001)
 SMALL, SMALL_CALLS = 72, 200  # a typical mini-batch, and how many calls the median is taken of
 CONVERGED = 1e-5  # error of the marginals; ten times what is asked for, as norms differ
 
@@ -143,9 +142,11 @@ def summary_table(results: measure.Results, cases: list[Case]) -> Table:
 
 
 def main() -> None:
-    options = measure.arguments(__doc__, timeout=60.0)
+    parser = measure.options(__doc__, timeout=60.0)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 0.01, 0.001], metavar="E")
+    options = parser.parse_args()
     results = measure.Results(RESULTS, RIVALS, options.resume)
-    cases = [Case(SMALL, 0.1), *(Case(n, epsilon) for n in options.sizes for epsilon in EPSILONS)]
+    cases = [Case(SMALL, 0.1), *(Case(n, epsilon) for n in options.sizes for epsilon in options.epsilons)]
     work = [
         (case, solver)
         for case in cases

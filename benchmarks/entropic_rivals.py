@@ -151,5 +151,4 @@ RIVALS = {
     "OTT-JAX, kernel, adaptive momentum": Rival(ott(lse_mode=False, momentum={"start": 100}), "ott-jax"),
     "GeomLoss, 100 iterations": Rival(geomloss(100), "geomloss"),
     "GeomLoss, 1000 iterations": Rival(geomloss(1000), "geomloss"),
-    "GeomLoss, 10000 iterations": Rival(geomloss(10000), "geomloss"),
 }

@@ -261,7 +261,7 @@ def show_ratio(measurement: Measurement | None, ours: Measurement | None) -> str
     return f"> {measurement['timeout'] / ours['seconds']:.0f}" if measurement["error"] == "time limit" else "-"
 
 
-def arguments(description: str | None, timeout: float) -> argparse.Namespace:
+def options(description: str | None, timeout: float) -> argparse.ArgumentParser:
     """The options that all comparisons have."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 5000], metavar="N")
@@ -277,7 +277,7 @@ def arguments(description: str | None, timeout: float) -> argparse.Namespace:
         help="solvers named so; drops the others' results unless --resume",
     )
     parser.add_argument("--resume", action="store_true", help="keep what the results file holds for the same versions")
-    return parser.parse_args()
+    return parser
 
 
 if __name__ == "__main__":

@@ -145,7 +145,7 @@ def summary_table(results: measure.Results, cases: list[Case]) -> Table:
 
 
 def main() -> None:
-    options = measure.arguments(__doc__, timeout=300.0)
+    options = measure.options(__doc__, timeout=300.0).parse_args()
     results = measure.Results(RESULTS, RIVALS, options.resume)
     large = [Case(n, share, weights) for n in options.sizes for share in SHARES for weights in WEIGHTS]
     cases = list(dict.fromkeys([Case(SMALL, 0.1, "uniform"), *large]))
