@@ -13,8 +13,8 @@ Every solver is asked for TOLERANCE in a norm of its own, with weights scaled to
     GeomLoss      has no stopping rule: it anneals epsilon over a given number of iterations, one row for each number
 
 Their limits on iterations are out of reach, so that tolerance or time ends a solve. OTT-JAX has a row for each of its
-accelerations; a schedule of decreasing epsilon, which it offers too, gains nothing here. POT has a row on torch too,
-whose logsumexp uses all cores.
+accelerations; a schedule of decreasing epsilon, which it offers too, saved 10 of 800 iterations where we tried it
+(n = 300, epsilon 0.1). POT has a row on torch too, whose logsumexp uses all cores. Its epsilon scaling counts stages.
 """
 
 from __future__ import annotations
