@@ -20,6 +20,7 @@ check: $(VENV)/.dev
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/rivals.py
+	$(BIN)/python benchmarks/entropic.py
 
 scale: $(VENV)/.cli
 	$(BIN)/python benchmarks/scale.py

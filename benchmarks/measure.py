@@ -1,4 +1,4 @@
-"""Measuring: calls in a process of their own, peak memory, and what a results file says about the machine.
+"""Measuring: calls in a process of their own, time limits, peak memory, and results files that can be resumed.
 
 `in_child("rivals", "measure", {...})` runs `rivals.measure(...)` in a fresh Python process and returns its answer, so
 that neither memory nor threads nor compiled code of one measurement touch the next.
@@ -6,6 +6,7 @@ that neither memory nor threads nor compiled code of one measurement touch the n
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import hashlib
 import importlib
@@ -16,16 +17,21 @@ import resource
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+SLOW = 2.0  # seconds of calls after which none is repeated
+
+Measurement = dict[str, Any]
 
 # POT imports whichever of these it finds, which takes seconds and slows each of its calls a little.
 NO_BACKENDS = {f"POT_BACKEND_DISABLE_{name}": "1" for name in ("PYTORCH", "JAX", "TENSORFLOW", "CUPY")}
@@ -67,6 +73,20 @@ def limit_time(seconds: float) -> None:
     """End this process after `seconds`, even inside a C function; 0 lifts the limit."""
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, seconds)
+
+
+def timed(call: Callable[[], Any], repeat: int, timeout: float) -> tuple[list[float], Any, int]:
+    """Seconds of up to `repeat` calls, none longer than `timeout`; the last answer; the peak of memory in the first."""
+    seconds: list[float] = []
+    answer, peak = None, 0
+    while len(seconds) < repeat and sum(seconds) < SLOW:
+        limit_time(timeout)
+        start = time.perf_counter()
+        answer = call()
+        seconds.append(time.perf_counter() - start)
+        limit_time(0)
+        peak = peak or peak_bytes()
+    return seconds, answer, peak
 
 
 def reset_peak() -> bool:
@@ -130,7 +150,19 @@ def version(package: str) -> str:
 
 def header() -> dict[str, Any]:
     """How a results file begins."""
-    packages = ("adaptive-ot", "numpy", "scipy", "numba", "pot", "lapx", "ortools")
+    packages = (
+        "adaptive-ot",
+        "numpy",
+        "scipy",
+        "numba",
+        "pot",
+        "lapx",
+        "ortools",
+        "ott-jax",
+        "jax",
+        "geomloss",
+        "torch",
+    )
     return {
         "command": " ".join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -145,6 +177,107 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     draft = path.with_suffix(".tmp")
     draft.write_text(json.dumps(content, indent=1) + "\n")
     draft.replace(path)
+
+
+class Packaged(Protocol):
+    """A solver to be measured, as far as measuring goes: the package it comes from, and whether it has all cores."""
+
+    @property
+    def package(self) -> str: ...
+    @property
+    def all_cores(self) -> bool: ...
+
+
+class Results:
+    """What has been measured, on disk after each measurement. A case is a named tuple of numbers and words."""
+
+    def __init__(self, path: Path, solvers: Mapping[str, Packaged], resume: bool) -> None:
+        self.path, self.solvers = path, solvers
+        self.header = header()
+        self.measurements: list[Measurement] = []
+        if resume and path.exists():
+            stored = json.loads(path.read_text())
+            if stored["machine"] != self.header["machine"]:
+                sys.exit(f"{path.name} was measured on another machine ({stored['machine']}): run without --resume.")
+            self.measurements = stored["measurements"]
+
+    def find(self, case: Any, solver: str) -> Measurement | None:
+        key = {"solver": solver, **case._asdict()}
+        return next((m for m in self.measurements if key.items() <= m.items()), None)
+
+    def of(self, case: Any) -> list[Measurement]:
+        """The measurements of a case, fastest first; failures come last."""
+        found = [m for solver in self.solvers if (m := self.find(case, solver)) is not None]
+        return sorted(found, key=lambda m: m.get("seconds", np.inf))
+
+    def holds(self, case: Any, solver: str, timeout: float) -> bool:
+        """Whether measuring again would tell nothing new."""
+        stored = self.find(case, solver)
+        if stored is None or stored["version"] != version(self.solvers[solver].package):
+            return False
+        return stored.get("error") != "time limit" or stored["timeout"] >= timeout
+
+    def take(self, module: str, work: list[tuple[Any, str]], timeout: float, repeat: Callable[[Any], int]) -> None:
+        """Measure each case and solver with `module.measure_solver` in a child, with a line of progress each."""
+        for done, (case, solver) in enumerate(work, 1):
+            print(f"[{done}/{len(work)}] {case}: {solver} ... ", end="", file=sys.stderr, flush=True)
+            key = {"solver": solver, **case._asdict()}
+            answer = in_child(
+                module,
+                "measure_solver",
+                {**key, "repeat": repeat(case), "timeout": timeout},
+                threads=None if self.solvers[solver].all_cores else 1,
+                quiet=True,
+            )
+            stamp = {
+                "version": version(self.solvers[solver].package),
+                "timeout": timeout,
+                "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            }
+            self._add(case, solver, {**key, **answer, **stamp})
+            print(answer.get("error") or show_seconds(answer), file=sys.stderr, flush=True)
+
+    def _add(self, case: Any, solver: str, measurement: Measurement) -> None:
+        old = self.find(case, solver)
+        if old is not None:
+            self.measurements.remove(old)
+        self.measurements.append(measurement)
+        write_json(self.path, {**self.header, "measurements": self.measurements})
+
+
+def show_seconds(measurement: Measurement) -> str:
+    if "seconds" in measurement:
+        seconds = measurement["seconds"]
+        return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+    return f"> {measurement['timeout']:g} s" if measurement["error"] == "time limit" else "failed"
+
+
+def show_ratio(measurement: Measurement | None, ours: Measurement | None) -> str:
+    """How many times as long as adaptive-ot it took."""
+    if measurement is None or ours is None or "seconds" not in ours:
+        return "-"
+    if "seconds" in measurement:
+        return f"{measurement['seconds'] / ours['seconds']:.2f}"
+    return f"> {measurement['timeout'] / ours['seconds']:.0f}" if measurement["error"] == "time limit" else "-"
+
+
+def options(description: str | None, timeout: float) -> argparse.ArgumentParser:
+    """The options that all comparisons have."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 5000], metavar="N")
+    parser.add_argument(
+        "--repeat", type=int, default=3, help="calls, of which the best counts; slow ones are made once"
+    )
+    parser.add_argument("--timeout", type=float, default=timeout, help="seconds that one call may take")
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        default=[""],
+        metavar="WORD",
+        help="solvers named so; drops the others' results unless --resume",
+    )
+    parser.add_argument("--resume", action="store_true", help="keep what the results file holds for the same versions")
+    return parser
 
 
 if __name__ == "__main__":

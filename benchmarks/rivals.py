@@ -18,13 +18,9 @@ Values are compared with the median of all values. Results go to benchmarks/resu
 
 from __future__ import annotations
 
-import argparse
-import json
 import statistics
 import sys
-import time
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -37,10 +33,7 @@ RESULTS = measure.RESULTS / "rivals.json"
 SHARES = (0.1, 0.5)
 WEIGHTS = ("uniform", "random")
 SMALL, SMALL_CALLS = 72, 200  # a typical mini-batch, and how many calls the median is taken of
-SLOW = 2.0  # calls that take longer are not repeated
 EXACT = 1e-9  # relative error up to which a value counts as right
-
-Measurement = dict[str, Any]
 
 
 class Case(NamedTuple):
@@ -62,7 +55,7 @@ def problem(n: int, share: float, weights: str) -> tuple[np.ndarray, np.ndarray,
     return C, *measure.weights(weights, n)
 
 
-def measure_solver(solver: str, n: int, share: float, weights: str, repeat: int, timeout: float) -> Measurement:
+def measure_solver(solver: str, n: int, share: float, weights: str, repeat: int, timeout: float) -> measure.Measurement:
     """Seconds, value and peak memory of one solver on one problem; runs in a process of its own."""
     solve = RIVALS[solver].solve
     for warm_up in (10, 300):
@@ -71,15 +64,7 @@ def measure_solver(solver: str, n: int, share: float, weights: str, repeat: int,
     before = measure.peak_bytes()
     C, mu, nu = problem(n, share, weights)
     peak_reset = measure.reset_peak()
-    seconds: list[float] = []
-    value, peak = 0.0, 0
-    while len(seconds) < repeat and (not seconds or seconds[0] < SLOW):
-        measure.limit_time(timeout)
-        start = time.perf_counter()
-        value = solve(C, mu, nu)
-        seconds.append(time.perf_counter() - start)
-        measure.limit_time(0)
-        peak = peak or measure.peak_bytes()
+    seconds, value, peak = measure.timed(lambda: solve(C, mu, nu), repeat, timeout)
     summary = statistics.median(seconds) if n == SMALL else min(seconds)
     return {
         "seconds": summary,
@@ -91,115 +76,41 @@ def measure_solver(solver: str, n: int, share: float, weights: str, repeat: int,
     }
 
 
-class Results:
-    """What has been measured, on disk after each measurement."""
-
-    def __init__(self, resume: bool) -> None:
-        self.header = measure.header()
-        self.measurements: list[Measurement] = []
-        if resume and RESULTS.exists():
-            stored = json.loads(RESULTS.read_text())
-            if stored["machine"] != self.header["machine"]:
-                sys.exit(f"{RESULTS.name} was measured on another machine ({stored['machine']}): run without --resume.")
-            self.measurements = stored["measurements"]
-
-    def find(self, case: Case, solver: str) -> Measurement | None:
-        key = (solver, *case)
-        return next((m for m in self.measurements if (m["solver"], m["n"], m["share"], m["weights"]) == key), None)
-
-    def holds(self, case: Case, solver: str, timeout: float) -> bool:
-        """Whether measuring again would tell nothing new."""
-        stored = self.find(case, solver)
-        if stored is None or stored["version"] != measure.version(RIVALS[solver].package):
-            return False
-        return stored.get("error") != "time limit" or stored["timeout"] >= timeout
-
-    def add(self, measurement: Measurement) -> None:
-        old = self.find(Case(measurement["n"], measurement["share"], measurement["weights"]), measurement["solver"])
-        if old is not None:
-            self.measurements.remove(old)
-        self.measurements.append(measurement)
-        measure.write_json(RESULTS, {**self.header, "measurements": self.measurements})
-
-    def of(self, case: Case) -> list[Measurement]:
-        """The measurements of a case, fastest first, with the relative error of each value; failures come last."""
-        found = [m for solver in RIVALS if (m := self.find(case, solver)) is not None]
-        values = [m["value"] for m in found if "value" in m]
-        true = statistics.median(values) if values else 0.0
-        judged = [
-            m | {"relative_error": abs(m["value"] - true) / (abs(true) or 1.0)} if "value" in m else m for m in found
-        ]
-        return sorted(judged, key=lambda m: m.get("seconds", np.inf))
+def judged(measurements: list[measure.Measurement]) -> list[measure.Measurement]:
+    """measure.Measurements of one case with the relative error of each value."""
+    values = [m["value"] for m in measurements if "value" in m]
+    true = statistics.median(values) if values else 0.0
+    return [
+        m | {"relative_error": abs(m["value"] - true) / (abs(true) or 1.0)} if "value" in m else m for m in measurements
+    ]
 
 
-def take(results: Results, work: list[tuple[Case, str]], repeat: int, timeout: float) -> None:
-    """Measure what is left to measure, with a line of progress each."""
-    for done, (case, solver) in enumerate(work, 1):
-        rival = RIVALS[solver]
-        print(f"[{done}/{len(work)}] {case}: {solver} ... ", end="", file=sys.stderr, flush=True)
-        answer = measure.in_child(
-            "rivals",
-            "measure_solver",
-            {
-                "solver": solver,
-                **case._asdict(),
-                "repeat": SMALL_CALLS if case.n == SMALL else repeat,
-                "timeout": timeout,
-            },
-            threads=None if rival.all_cores else 1,
-            quiet=True,
-        )
-        stamp = {
-            "version": measure.version(rival.package),
-            "timeout": timeout,
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        results.add({"solver": solver, **case._asdict(), **answer, **stamp})
-        print(answer.get("error") or show_seconds(answer), file=sys.stderr, flush=True)
-
-
-def show_seconds(measurement: Measurement) -> str:
-    if "seconds" in measurement:
-        seconds = measurement["seconds"]
-        return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
-    return f"> {measurement['timeout']:g} s" if measurement["error"] == "time limit" else "failed"
-
-
-def show_ratio(measurement: Measurement | None, ours: Measurement | None) -> str:
-    """How many times as long as adaptive-ot it took."""
-    if measurement is None or ours is None or "seconds" not in ours:
-        return "-"
-    if "seconds" in measurement:
-        return f"{measurement['seconds'] / ours['seconds']:.2f}"
-    return f"> {measurement['timeout'] / ours['seconds']:.0f}" if measurement["error"] == "time limit" else "-"
-
-
-def show_memory(measurement: Measurement | None) -> str:
+def show_memory(measurement: measure.Measurement | None) -> str:
     """Memory beyond the cost matrix in MB."""
     if measurement is None or "memory_mb" not in measurement:
         return "-"
     return str(round(measurement["memory_mb"] - measurement["cost_matrix_mb"]))
 
 
-def remark(measurement: Measurement) -> str:
+def remark(measurement: measure.Measurement) -> str:
     if "error" in measurement:
         return "" if measurement["error"] == "time limit" else measurement["error"]
     return "" if measurement["relative_error"] <= EXACT else "WRONG VALUE"
 
 
-def case_table(results: Results, case: Case) -> Table:
-    title = str(case) + (f" (median of {SMALL_CALLS} calls)" if case.n == SMALL else "")
+def case_table(results: measure.Results, case: Case) -> Table:
+    title = str(case) + (f" (median of up to {SMALL_CALLS} calls)" if case.n == SMALL else "")
     table = Table(title=title, title_justify="left", title_style="bold")
     table.add_column("solver")
     for column in ("time", "/ adaptive-ot", "memory MB", "beyond C MB", "value error"):
         table.add_column(column, justify="right")
     table.add_column("remark")
     ours = results.find(case, OURS)
-    for row in results.of(case):
+    for row in judged(results.of(case)):
         table.add_row(
             row["solver"],
-            show_seconds(row),
-            show_ratio(row, ours),
+            measure.show_seconds(row),
+            measure.show_ratio(row, ours),
             f"{row['memory_mb']:.0f}" if "memory_mb" in row else "-",
             show_memory(row),
             f"{row['relative_error']:.0e}" if "relative_error" in row else "-",
@@ -209,7 +120,7 @@ def case_table(results: Results, case: Case) -> Table:
     return table
 
 
-def summary_table(results: Results, cases: list[Case]) -> Table:
+def summary_table(results: measure.Results, cases: list[Case]) -> Table:
     table = Table(title="Summary", title_justify="left", title_style="bold")
     for column in ("n = m", "negative", "weights", "adaptive-ot", "fastest exact rival"):
         table.add_column(column)
@@ -217,43 +128,25 @@ def summary_table(results: Results, cases: list[Case]) -> Table:
         table.add_column(column, justify="right")
     for case in cases:
         ours, dense = results.find(case, OURS), results.find(case, POT_DENSE)
-        right = [m for m in results.of(case) if m.get("relative_error", np.inf) <= EXACT]
+        right = [m for m in judged(results.of(case)) if m.get("relative_error", np.inf) <= EXACT]
         fastest = next((m for m in right if not m["solver"].startswith(OURS)), None)
         table.add_row(
             str(case.n),
             f"{case.share:.0%}",
             case.weights,
-            show_seconds(ours) if ours else "-",
+            measure.show_seconds(ours) if ours else "-",
             fastest["solver"] if fastest else "-",
-            show_ratio(fastest, ours),
-            show_ratio(dense, ours),
+            measure.show_ratio(fastest, ours),
+            measure.show_ratio(dense, ours),
             show_memory(ours),
             show_memory(dense),
         )
     return table
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sizes", type=int, nargs="+", default=[500, 1000, 2000, 5000], metavar="N")
-    parser.add_argument(
-        "--repeat", type=int, default=3, help="calls, of which the best counts; slow ones are made once"
-    )
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds that one call may take")
-    parser.add_argument(
-        "--only",
-        nargs="+",
-        default=[""],
-        metavar="WORD",
-        help="solvers named so; drops the others' results unless --resume",
-    )
-    parser.add_argument("--resume", action="store_true", help="keep what the results file holds for the same versions")
-    return parser.parse_args()
-
-
 def main() -> None:
-    options = arguments()
-    results = Results(options.resume)
+    options = measure.options(__doc__, timeout=300.0).parse_args()
+    results = measure.Results(RESULTS, RIVALS, options.resume)
     large = [Case(n, share, weights) for n in options.sizes for share in SHARES for weights in WEIGHTS]
     cases = list(dict.fromkeys([Case(SMALL, 0.1, "uniform"), *large]))
     work = [
@@ -265,9 +158,9 @@ def main() -> None:
         and not (options.resume and results.holds(case, solver, options.timeout))
     ]
     try:
-        take(results, work, options.repeat, options.timeout)
+        results.take("rivals", work, options.timeout, lambda case: SMALL_CALLS if case.n == SMALL else options.repeat)
     except KeyboardInterrupt:
-        sys.exit("\nInterrupted. Measurements so far are kept; continue with --resume.")
+        sys.exit("\nInterrupted. measure.Measurements so far are kept; continue with --resume.")
     console = Console(width=None if sys.stdout.isatty() else 150)
     for case in cases:
         console.print(case_table(results, case))

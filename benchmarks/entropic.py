@@ -1,0 +1,169 @@
+"""Time and convergence of adaptive-ot's entropic solver beside every Sinkhorn rival, on the same problems and machine.
+
+    make bench                                              # all of it, after rivals.py
+    python benchmarks/entropic.py --sizes 500 1000          # less of it
+    python benchmarks/entropic.py --resume                  # what the results file lacks or holds for other versions
+    python benchmarks/entropic.py --only adaptive-ot POT    # solvers whose names contain a word
+
+Problems: two standard normal clouds of n points in R^16 and the cost |x - z|^2 - s, with s such that half of the pairs
+are negative; uniform weights; epsilon 0.1, 0.01 and 0.001 of the median absolute cost. And a mini-batch as in domain
+adaptation: 72 x 72 points, the scale-free joint cost of features and class probabilities, epsilon 0.1.
+
+Each measurement has a process of its own. It solves the problem with a huge epsilon first, which takes few iterations,
+so that everything is imported and compiled for that very shape, and then the problem itself, up to --repeat times if
+that takes less than two seconds; the best time counts, and at 72 x 72 the median. Time goes from the cost matrix to the
+dense plan (see entropic_rivals.py, which also says what each is asked for). All solvers have all cores; adaptive-ot has
+a row of its own on one thread too.
+
+Outside the timed part every plan is judged alike: by the L1 error of the rows and columns of the augmented problem,
+relative to its total weight. Above 1e-5 it has not converged, whatever the solver says. A plan without dummies is
+judged by what exceeds the weights, and by its value: values are compared with the median of those that converged.
+Results go to benchmarks/results/entropic.json after each measurement.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import measure
+from entropic_rivals import OURS, RIVALS, augmented
+
+RESULTS = measure.RESULTS / "entropic.json"
+SMALL, SMALL_CALLS = 72, 200  # a typical mini-batch, and how many calls the median is taken of
+CONVERGED = 1e-5  # error of the marginals; ten times what is asked for, as norms differ
+
+
+class Case(NamedTuple):
+    """A problem: its size, and epsilon as a multiple of the typical cost."""
+
+    n: int
+    epsilon: float
+
+    def __str__(self) -> str:
+        return f"n = m = {self.n}, {'joint cost, ' if self.n == SMALL else ''}epsilon = {self.epsilon:g}"
+
+
+def problem(n: int, epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    from scipy.spatial.distance import cdist
+
+    x, z = measure.clouds(n)
+    C = cdist(x, z, "sqeuclidean")
+    if n == SMALL:
+        rng = np.random.default_rng(2)
+        labels, probabilities = np.eye(10)[rng.integers(0, 10, n)], rng.dirichlet(np.full(10, 0.3), n)
+        C = 0.5 * C / np.median(C) - labels @ probabilities.T
+    else:
+        C -= np.median(C)
+        epsilon *= float(np.median(np.abs(C)))
+    return C, *measure.weights("uniform", n), epsilon
+
+
+def marginal_error(plan: np.ndarray, C: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> float:
+    """L1 error of both marginals of the augmented problem relative to its total; dummies left out take what is left."""
+    a, b, cost, total = augmented(C, mu, nu)
+    rows, columns = plan.sum(axis=1), plan.sum(axis=0)
+    if plan.shape == cost.shape:
+        return float(np.abs(rows / total - a).sum() + np.abs(columns / total - b).sum())
+    return float(np.maximum(rows - mu, 0).sum() + np.maximum(columns - nu, 0).sum()) / total
+
+
+def measure_solver(solver: str, n: int, epsilon: float, repeat: int, timeout: float) -> measure.Measurement:
+    """Seconds, value and error of one solver on one problem; runs in a process of its own."""
+    solve = RIVALS[solver].solve
+    C, mu, nu, epsilon = problem(n, epsilon)
+    measure.timed(lambda: solve(C, mu, nu, 100 * float(np.abs(C).max())), 1, timeout)
+    seconds, (plan, iterations), _ = measure.timed(lambda: solve(C, mu, nu, epsilon), repeat, timeout)
+    error = marginal_error(plan, C, mu, nu)
+    if not math.isfinite(error):
+        return {"error": "NaN", "iterations": iterations}
+    return {
+        "seconds": statistics.median(seconds) if n == SMALL else min(seconds),
+        "calls": len(seconds),
+        "iterations": iterations,
+        "value": float(np.vdot(C, plan[:n, :n])),
+        "marginal_error": error,
+        "converged": error <= CONVERGED,
+    }
+
+
+def case_table(results: measure.Results, case: Case) -> Table:
+    title = str(case) + (f" (median of up to {SMALL_CALLS} calls)" if case.n == SMALL else "")
+    table = Table(title=title, title_justify="left", title_style="bold")
+    table.add_column("solver")
+    for column in ("time", "/ adaptive-ot", "iterations", "marginal error", "value", "value error"):
+        table.add_column(column, justify="right")
+    table.add_column("remark")
+    ours = results.find(case, OURS)
+    rows = results.of(case)
+    values = [row["value"] for row in rows if row.get("converged")]
+    true = statistics.median(values) if values else math.nan
+    for row in sorted(rows, key=lambda row: not row.get("converged", False)):
+        solved = "value" in row
+        table.add_row(
+            row["solver"],
+            measure.show_seconds(row),
+            measure.show_ratio(row, ours),
+            f"{row['iterations']:,}" if "iterations" in row else "-",
+            f"{row['marginal_error']:.0e}" if solved else "-",
+            f"{row['value']:.6f}" if solved else "-",
+            f"{abs(row['value'] / true - 1):.0e}" if solved else "-",
+            "not converged" if solved and not row["converged"] else row.get("error", ""),
+            style="bold" if row["solver"].startswith(OURS) else None,
+        )
+    return table
+
+
+def summary_table(results: measure.Results, cases: list[Case]) -> Table:
+    table = Table(title="Summary", title_justify="left", title_style="bold")
+    for column in ("n = m", "epsilon", "adaptive-ot", "fastest rival that converges"):
+        table.add_column(column)
+    for column in ("its time", "its ratio"):
+        table.add_column(column, justify="right")
+    for case in cases:
+        ours = results.find(case, OURS)
+        rivals = [m for m in results.of(case) if m.get("converged") and not m["solver"].startswith(OURS)]
+        fastest = rivals[0] if rivals else None
+        table.add_row(
+            str(case.n),
+            f"{case.epsilon:g}",
+            measure.show_seconds(ours) if ours else "-",
+            fastest["solver"] if fastest else "-",
+            measure.show_seconds(fastest) if fastest else "-",
+            measure.show_ratio(fastest, ours),
+        )
+    return table
+
+
+def main() -> None:
+    parser = measure.options(__doc__, timeout=60.0)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[0.1, 0.01, 0.001], metavar="E")
+    options = parser.parse_args()
+    results = measure.Results(RESULTS, RIVALS, options.resume)
+    cases = [Case(SMALL, 0.1), *(Case(n, epsilon) for n in options.sizes for epsilon in options.epsilons)]
+    work = [
+        (case, solver)
+        for case in cases
+        for solver in RIVALS
+        if any(word in solver for word in options.only)
+        and not (options.resume and results.holds(case, solver, options.timeout))
+    ]
+    try:
+        results.take("entropic", work, options.timeout, lambda case: SMALL_CALLS if case.n == SMALL else options.repeat)
+    except KeyboardInterrupt:
+        sys.exit("\nInterrupted. Measurements so far are kept; continue with --resume.")
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    for case in cases:
+        console.print(case_table(results, case))
+    console.print(summary_table(results, cases))
+    console.print("Ratios are times divided by adaptive-ot's; above 1, adaptive-ot is faster.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,154 @@
+"""Every way to solve entropic adaptive transport with other people's Sinkhorn solvers.
+
+Each function takes a dense cost (any sign), two weightings and epsilon, and returns the plan of the augmented problem:
+balanced transport with a dummy source and a dummy target, large enough to give or take everything at zero cost, and an
+entropy on all of its (n + 1) x (m + 1) pairs. Building that problem is part of the function, and so of the time
+measured: a user has to do it too. Packages are imported where they are used; they need not be installed.
+
+Every solver is asked for TOLERANCE in a norm of its own, with weights scaled to total 1:
+
+    adaptive-ot   L1 error of the marginals
+    OTT-JAX       L1 error of the column sums; its last update made the row sums right
+    POT           L2 error of the column sums, which is never more than the L1 error
+    GeomLoss      has no stopping rule: it anneals epsilon over a given number of iterations, one row for each number
+
+Their limits on iterations are out of reach, so that tolerance or time ends a solve. OTT-JAX has a row for each of its
+accelerations; a schedule of decreasing epsilon, which it offers too, saved 10 of 800 iterations where we tried it
+(n = 300, epsilon 0.1). POT has a row on torch too, whose logsumexp uses all cores. Its epsilon scaling counts stages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+TOLERANCE = 1e-6
+ITERATIONS = 10**6
+
+
+class Answer(NamedTuple):
+    """A plan, of the augmented problem or without its dummies, and the iterations it took."""
+
+    plan: np.ndarray
+    iterations: int
+
+
+Solver = Callable[[np.ndarray, np.ndarray, np.ndarray, float], Answer]
+
+
+def adaptive_ot(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
+    import adaptive_ot as aot
+
+    solver: Any = getattr(aot, "Entropic")(epsilon, tolerance=TOLERANCE)  # noqa: B009
+    solution = aot.solve(C, mu, nu, solver=solver)
+    return Answer(solution.plan, solution.iterations)
+
+
+def augmented(C: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Weights, scaled to total 1, and cost of the augmented problem, and the total that they had."""
+    total = mu.sum() + nu.sum()
+    return np.append(mu, nu.sum()) / total, np.append(nu, mu.sum()) / total, np.pad(C, ((0, 1), (0, 1))), total
+
+
+def pot(function: str, torch_backend: bool = False, **options: Any) -> Solver:
+    """One of the Sinkhorn solvers in ot.bregman."""
+
+    def solve(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
+        if torch_backend:
+            os.environ.pop("POT_BACKEND_DISABLE_PYTORCH", None)
+        import ot
+
+        a, b, cost, total = augmented(C, mu, nu)
+        if torch_backend:
+            import torch
+
+            a, b, cost = map(torch.from_numpy, (a, b, cost))
+        limits = {"numItermax": ITERATIONS, "stopThr": TOLERANCE, **options}
+        plan, log = getattr(ot.bregman, function)(a, b, cost, epsilon, log=True, **limits)
+        return Answer(total * np.asarray(plan), log.get("niter", log.get("n_iter")) + 1)
+
+    return solve
+
+
+def pot_epsilon_scaling(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
+    """From the largest cost down; each of its stages ends by tolerance, as the outer one asks for the root of it."""
+    start = max(float(np.abs(C).max()), epsilon)
+    return pot("sinkhorn_epsilon_scaling", epsilon0=start, numInnerItermax=ITERATIONS)(C, mu, nu, epsilon)
+
+
+def ott(**options: Any) -> Solver:
+    """OTT-JAX in float64, compiled when it first meets a shape."""
+
+    @cache
+    def compiled() -> Any:
+        import jax
+
+        jax.config.update("jax_enable_x64", True)
+        from ott.geometry.geometry import Geometry
+        from ott.problems.linear.linear_problem import LinearProblem
+        from ott.solvers.linear import acceleration
+        from ott.solvers.linear.sinkhorn import Sinkhorn
+
+        accelerations = {"momentum": acceleration.Momentum, "anderson": acceleration.AndersonAcceleration}
+        settings = {
+            key: accelerations[key](**value) if key in accelerations else value for key, value in options.items()
+        }
+        solver = Sinkhorn(threshold=TOLERANCE, max_iterations=ITERATIONS, **settings)
+
+        def solve(cost: Any, a: Any, b: Any, epsilon: float) -> tuple[Any, Any]:
+            output = solver(LinearProblem(Geometry(cost, epsilon=epsilon), a, b))
+            return output.matrix, output.n_iters
+
+        return jax.jit(solve)
+
+    def solve(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
+        a, b, cost, total = augmented(C, mu, nu)
+        plan, iterations = compiled()(cost, a, b, epsilon)
+        return Answer(total * np.asarray(plan), int(iterations))
+
+    return solve
+
+
+def geomloss(iterations: int) -> Solver:
+    def solve(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
+        import torch
+        from geomloss import ot
+
+        a, b, cost, total = augmented(C, mu, nu)
+        tensors = {"C": torch.from_numpy(cost), "a": torch.from_numpy(a), "b": torch.from_numpy(b)}
+        solution = ot.solve(**tensors, reg=epsilon, max_iter=iterations)
+        return Answer(total * solution.plan.numpy(), iterations)
+
+    return solve
+
+
+class Rival(NamedTuple):
+    """A solver and the package it comes from."""
+
+    solve: Solver
+    package: str
+    all_cores: bool = True
+
+
+OURS = "adaptive-ot"
+
+RIVALS = {
+    OURS: Rival(adaptive_ot, "adaptive-ot"),
+    "adaptive-ot, 1 thread": Rival(adaptive_ot, "adaptive-ot", all_cores=False),
+    "POT sinkhorn": Rival(pot("sinkhorn_knopp"), "pot"),
+    "POT sinkhorn_log": Rival(pot("sinkhorn_log"), "pot"),
+    "POT sinkhorn_log, torch": Rival(pot("sinkhorn_log", torch_backend=True), "pot"),
+    "POT sinkhorn_stabilized": Rival(pot("sinkhorn_stabilized"), "pot"),
+    "POT sinkhorn_epsilon_scaling": Rival(pot_epsilon_scaling, "pot"),
+    "OTT-JAX": Rival(ott(), "ott-jax"),
+    "OTT-JAX, Anderson": Rival(ott(anderson={"memory": 5}), "ott-jax"),
+    "OTT-JAX, adaptive momentum": Rival(ott(momentum={"start": 100}), "ott-jax"),
+    "OTT-JAX, kernel": Rival(ott(lse_mode=False), "ott-jax"),
+    "OTT-JAX, kernel, adaptive momentum": Rival(ott(lse_mode=False, momentum={"start": 100}), "ott-jax"),
+    "GeomLoss, 100 iterations": Rival(geomloss(100), "geomloss"),
+    "GeomLoss, 1000 iterations": Rival(geomloss(1000), "geomloss"),
+}
