@@ -31,9 +31,9 @@ ITERATIONS = 10**6
 
 
 class Answer(NamedTuple):
-    """A plan, of the augmented problem or without its dummies, and the iterations it took."""
+    """The plan of the augmented problem, or a function that makes it from its parts, and the iterations it took."""
 
-    plan: np.ndarray
+    plan: Any
     iterations: int
 
 
@@ -43,9 +43,17 @@ Solver = Callable[[np.ndarray, np.ndarray, np.ndarray, float], Answer]
 def adaptive_ot(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
     import adaptive_ot as aot
 
-    solver: Any = getattr(aot, "Entropic")(epsilon, tolerance=TOLERANCE)  # noqa: B009
-    solution = aot.solve(C, mu, nu, solver=solver)
-    return Answer(solution.plan, solution.iterations)
+    solution = aot.solve(C, mu, nu, solver=aot.Entropic(epsilon, tolerance=TOLERANCE))
+
+    def whole() -> np.ndarray:
+        """With what the dummies take and give, which follows from the potentials."""
+        plan, total = np.pad(solution.plan, ((0, 1), (0, 1))), mu.sum() + nu.sum()
+        plan[:-1, -1] = mu * (mu.sum() / total) * np.exp(solution.source_potential / epsilon)
+        plan[-1, :-1] = nu * (nu.sum() / total) * np.exp(solution.target_potential / epsilon)
+        plan[-1, -1] = solution.mass
+        return plan
+
+    return Answer(whole, solution.iterations)
 
 
 def augmented(C: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:

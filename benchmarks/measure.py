@@ -217,18 +217,32 @@ class Results:
             return False
         return stored.get("error") != "time limit" or stored["timeout"] >= timeout
 
-    def take(self, module: str, work: list[tuple[Any, str]], timeout: float, repeat: Callable[[Any], int]) -> None:
-        """Measure each case and solver with `module.measure_solver` in a child, with a line of progress each."""
+    def take(
+        self,
+        module: str,
+        work: list[tuple[Any, str]],
+        timeout: float,
+        repeat: Callable[[Any], int],
+        easier: Callable[[Measurement, Any], bool] = lambda measured, case: False,
+    ) -> None:
+        """Measure each case and solver with `module.measure_solver` in a child, with a line of progress each.
+
+        A solver that ran into the time limit on a case that is `easier` is passed over.
+        """
         for done, (case, solver) in enumerate(work, 1):
             print(f"[{done}/{len(work)}] {case}: {solver} ... ", end="", file=sys.stderr, flush=True)
             key = {"solver": solver, **case._asdict()}
-            answer = in_child(
-                module,
-                "measure_solver",
-                {**key, "repeat": repeat(case), "timeout": timeout},
-                threads=None if self.solvers[solver].all_cores else 1,
-                quiet=True,
-            )
+            mine = [m for m in self.measurements if m["solver"] == solver and m.get("error") == "time limit"]
+            if any(easier(measured, case) for measured in mine):
+                answer: Measurement = {"error": "too slow for an easier problem"}
+            else:
+                answer = in_child(
+                    module,
+                    "measure_solver",
+                    {**key, "repeat": repeat(case), "timeout": timeout},
+                    threads=None if self.solvers[solver].all_cores else 1,
+                    quiet=True,
+                )
             stamp = {
                 "version": version(self.solvers[solver].package),
                 "timeout": timeout,

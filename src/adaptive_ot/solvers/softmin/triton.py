@@ -359,8 +359,9 @@ def solve_kernel(
         gained = trial_value - value
         terms = tl.sum(mu * tl.abs(potential), axis=0) + total(nu * tl.abs(gamma))
         noise = ROUNDING * (terms + 10.0 * weight)
-        good = gained >= ACCEPTED_SHARE * tl.abs(promised)
-        good = opening | good | ((tl.abs(promised) <= noise) & (trial_error < error))
+        good = (gained > 0) & (gained >= ACCEPTED_SHARE * tl.abs(promised))
+        rounding = tl.maximum(tl.abs(promised), -gained) <= noise
+        good = opening | good | (rounding & (trial_error < error))
         stalled = (good == 0) & (damping >= MOST_DAMPING)
         easy = good & (gained >= 0.5 * promised) & (opening == 0)
         longer = tl.where(wanted > longest, tl.minimum(LONGER * longest, LONGEST_OF_ALL), LONGEST_STEP)
