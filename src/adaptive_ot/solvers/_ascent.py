@@ -5,7 +5,8 @@ Potentials are in units of epsilon here. The source potentials are always at the
 -(diag(c) - G^T D G), applied by sweeps and never formed. The equations are solved in the form log c = log nu, so that
 without the second term a step is that of Sinkhorn's iteration; the second term is what makes it fast.
 
-The functions run as plain Python around any `Softmin`, and compiled as a whole around the arrays of a small problem.
+Functions marked `register_jitable` run as plain Python around any `Softmin`, and compiled around a small problem, where
+the interpreter would take longer than the work.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from adaptive_ot.solvers._ascent_constants import (
     ROUNDING,
     SMALLEST_FACTOR,
 )
-from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, set_epsilon, solve_directly
+from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, solve_directly
 
 
 class Dual(NamedTuple):
@@ -91,6 +92,12 @@ class Ascent(NamedTuple):
 
 
 @register_jitable
+def chosen(mask: np.ndarray, values: np.ndarray, other: float) -> np.ndarray:
+    """`values` where the mask is set, elsewhere `other`; np.where would take Numba long to compile."""
+    return values * mask + other * ~mask
+
+
+@register_jitable
 def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
     """The potential of the dummy source, and what it sends to every target."""
     dummy = dual.rule.dummy
@@ -117,7 +124,7 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
         columns = at.columns
         value -= np.sum(np.exp(at.potential + dual.rule.reference + at.row_sums))
         free = (nu > 0) & ((gamma < 0) | (columns > nu))
-    gradient = np.where(free, nu - columns, 0.0)
+    gradient = (nu - columns) * free
     factor = np.max(np.abs(log_ratio(dual, columns, free)))
     return Point(gamma, at, columns, spill, value, gradient, free, np.sum(np.abs(gradient)) / np.sum(nu), factor)
 
@@ -125,8 +132,8 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
 @register_jitable
 def log_ratio(dual: Dual, columns: np.ndarray, free: np.ndarray) -> np.ndarray:
     """log(nu / c) of the free columns."""
-    nu = np.where(free, dual.target_weights, 1.0)
-    return np.log(nu / np.where(free, np.maximum(columns, 1e-200 * nu), 1.0))
+    nu = chosen(free, dual.target_weights, 1.0)
+    return np.log(nu / chosen(free, np.maximum(columns, 1e-200 * nu), 1.0))
 
 
 @register_jitable
@@ -134,8 +141,8 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
     mu, nu, free = dual.source_weights, dual.target_weights, point.free
     full = (point.at.potential < dual.rule.cap) & (mu > 0)
-    weights = np.where(full, 1 / np.where(full, mu, 1.0), 0.0)
-    columns = np.where(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
+    weights = full / chosen(full, mu, 1.0)
+    columns = chosen(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
     diagonal = (1 + damping) * columns
     right = columns * log_ratio(dual, point.columns, free)
     sweeps = 0
@@ -173,7 +180,7 @@ def conjugate_gradients(
         product = curvature(softmin, point.at, dual.rule, weights, direction)
         if dual.augmented:
             product = product + point.spill * (np.sum(point.spill * direction) / np.sum(dual.target_weights))
-        product = np.where(point.free, diagonal * direction - product, 0.0)
+        product = (diagonal * direction - product) * point.free
         sweeps += 1
         bend = np.sum(direction * product)
         if bend <= FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
@@ -235,8 +242,8 @@ def climb(
     return Ascent(point, passes, steps, False)
 
 
-@register_jitable
 def ascend(
+    climb: Callable[..., Ascent],
     softmin: Any,
     dual: Dual,
     epsilon: float,
@@ -247,14 +254,15 @@ def ascend(
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
-    From one level to the next the potentials are extrapolated: towards zero they become linear in epsilon.
+    From one level to the next the potentials are extrapolated: towards zero they become linear in epsilon. `climb` is
+    the function above, or its compiled form.
     """
     level, factor = max(epsilon, FIRST_SHARE * largest_reward), FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)
     earlier, g_earlier = level, gamma
     passes = 0
     while True:
-        set_epsilon(softmin, level)
+        softmin.scale(level)
         last = level == epsilon
         goal = tolerance if last else max(tolerance, LEVEL_ERROR)
         goal_factor = math.inf if last else LEVEL_FACTOR

@@ -104,7 +104,7 @@ def ascend(
     def tell(level: float, passes: int, error: float) -> None:
         report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
 
-    return _ascent.ascend(softmin, dual, *limits, tell)
+    return _ascent.ascend(_ascent.climb, softmin, dual, *limits, tell)
 
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:

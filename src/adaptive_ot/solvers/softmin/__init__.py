@@ -107,10 +107,7 @@ class Softmin(ABC):
         """The plan of `at` in blocks of rows, with the first row of each."""
 
 
-def set_epsilon(softmin: Softmin, epsilon: float) -> None:
-    softmin.scale(epsilon)
-
-
+# What `_ascent` calls: methods here, compiled functions of the same names for small problems.
 def balance(softmin: Softmin, h: np.ndarray, rule: RowRule) -> Balanced:
     return softmin.balance(h, rule)
 

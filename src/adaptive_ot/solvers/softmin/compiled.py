@@ -38,8 +38,11 @@ MOST_ENTRIES = 2**25
 PAIRS_PER_BLOCK = 2**18
 PAIRS_PER_THREAD = 2**17
 
-# Newton's equations are solved directly up to this many.
-MOST_EQUATIONS = 6000
+# Newton's equations are solved directly up to this many, or if a column shares rows with no more than these on average,
+# entries of P that do not matter to a step aside.
+MOST_EQUATIONS = 3000
+FEW_PER_COLUMN = 40
+NO_MATTER = 1e-12
 
 RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
 
@@ -121,28 +124,18 @@ class CompiledSoftmin(Softmin):
         free: np.ndarray,
         right: np.ndarray,
     ) -> tuple[bool, np.ndarray]:
-        if not self._kernel_reaches(at.h) or right.size > MOST_EQUATIONS:
+        if not self._kernel_reaches(at.h):
             return False, right
-        from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
         growth = np.exp(at.h - self.kernel.h)
         factors = weights * np.exp(2 * (at.potential + rule.reference + self.kernel.row_sums))
-        scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
-        matrix = np.eye(scale.size)
-        _kernels.subtract_gram(self.kernel, factors, growth * scale, matrix)
-        if spill.size:
-            matrix -= np.outer(spill * scale, spill * scale)
-        matrix[~free], matrix[:, ~free] = 0.0, 0.0
-        matrix[~free, ~free] = 1.0
-        for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
-            matrix[np.diag_indices_from(matrix)] += ridge
-            try:
-                return True, scale * cho_solve(
-                    cho_factor(matrix, check_finite=False), scale * right, check_finite=False
-                )
-            except LinAlgError:
-                continue
-        return False, right
+        scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
+        side = spill * scale if spill.size else np.zeros(right.size)
+        solved, x = False, right
+        if not len(self.kernel.matrix):
+            solved, x = solve_sparse(self.kernel, factors, growth * scale, side, scale * right)
+        if not solved and right.size <= MOST_EQUATIONS:
+            solved, x = solve_dense(self.kernel, factors, growth * scale, side, scale * right)
+        return solved, scale * x
 
     def _kernel_reaches(self, h: np.ndarray) -> bool:
         return self.kernel is not None and np.abs(h - self.kernel.h).max(initial=0.0) <= self.kernel.reach
@@ -177,6 +170,50 @@ class CompiledSoftmin(Softmin):
     @abstractmethod
     def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
         """P^T (factors * (P x)) from the costs, where P is not kept."""
+
+
+def solve_dense(
+    kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+) -> tuple[bool, np.ndarray]:
+    """Solve (1 - G^T diag(factors) G - side side^T) x = right by Cholesky's method."""
+    from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+    matrix = np.eye(right.size)
+    _kernels.subtract_gram(kernel, factors, growth, matrix)
+    matrix -= np.outer(side, side)
+    for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
+        matrix[np.diag_indices_from(matrix)] += ridge
+        try:
+            return True, cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
+        except LinAlgError:
+            continue
+    return False, right
+
+
+def solve_sparse(
+    kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+) -> tuple[bool, np.ndarray]:
+    """`solve_dense` where few columns share a row: a sparse factorisation, with Sherman and Morrison's formula."""
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
+    matters = kernel.values > NO_MATTER
+    rows = np.repeat(np.arange(factors.size), np.diff(kernel.ends))[matters]
+    columns = kernel.indices[matters]
+    values = kernel.values[matters] * growth[columns] * np.sqrt(factors[rows])
+    plan = sparse.csr_array((values, (rows, columns)), shape=(factors.size, right.size))
+    matrix = sparse.csc_array(sparse.eye_array(right.size) * (1 + RIDGES[0]) - plan.T @ plan)
+    if matrix.nnz > FEW_PER_COLUMN * right.size:
+        return False, right
+    try:
+        factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:  # singular
+        return False, right
+    x, y = factor.solve(np.stack([right, side], axis=1)).T
+    bend = 1 - side @ y
+    if not (bend > 0 and np.isfinite(x).all()):
+        return False, right
+    return True, x + y * (side @ x / bend)
 
 
 class ListedSoftmin(CompiledSoftmin):

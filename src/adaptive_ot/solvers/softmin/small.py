@@ -1,4 +1,4 @@
-"""Small problems: the whole ascent compiled around arrays, without the interpreter and the GIL."""
+"""Small problems: an ascent whose steps are compiled around arrays, without the interpreter and the GIL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numba.extending import overload
 
 from adaptive_ot.solvers import _ascent
 from adaptive_ot.solvers._jit import kernel
-from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, _kernels, balance, curvature, set_epsilon, solve_directly
+from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, _kernels, balance, curvature, solve_directly
 from adaptive_ot.solvers.softmin.compiled import NEGLIGIBLE, SPARSE_REACH, SPARSE_SHARE, Kernel
 
 # Added to the diagonal of Newton's equations, so that they are never quite singular.
@@ -31,6 +31,12 @@ class Resident(NamedTuple):
     values: np.ndarray
     state: np.ndarray
 
+    def scale(self, epsilon: float) -> None:
+        """As in `Softmin`."""
+        if epsilon != self.state[0]:
+            self.row_sums[:] *= self.state[0] / epsilon
+            self.state[:] = epsilon, EMPTY
+
 
 @kernel
 def kept_kernel(softmin):
@@ -39,15 +45,7 @@ def kept_kernel(softmin):
     return Kernel(softmin.h, softmin.row_sums, matrix, softmin.ends, softmin.indices, softmin.values)
 
 
-@kernel
-def set_epsilon_resident(softmin, epsilon):
-    if epsilon != softmin.state[0]:
-        softmin.row_sums[:] *= softmin.state[0] / epsilon
-        softmin.state[0], softmin.state[1] = epsilon, EMPTY
-
-
-@kernel
-def balance_resident(softmin, h, rule):
+def _balance(softmin, h, rule):
     n, m = softmin.costs.shape
     row_sums, potential, columns = softmin.row_sums.copy(), np.empty(n), np.zeros(m)
     reach = (-1.0, DENSE_REACH, SPARSE_REACH)[int(softmin.state[1])]
@@ -68,8 +66,7 @@ def balance_resident(softmin, h, rule):
     return Balanced(h, row_sums, potential, columns)
 
 
-@kernel
-def curvature_resident(softmin, at, rule, weights, x):
+def _curvature(softmin, at, rule, weights, x):
     growth = np.exp(at.h - softmin.h)
     factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
     out = np.zeros(x.size)
@@ -77,45 +74,33 @@ def curvature_resident(softmin, at, rule, weights, x):
     return growth * out
 
 
-@kernel
-def solve_resident(softmin, at, rule, weights, diagonal, spill, free, right):
+def _solve_directly(softmin, at, rule, weights, diagonal, spill, free, right):
     growth = np.exp(at.h - softmin.h)
     factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
     scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
-    matrix = np.eye(scale.size) * (1 + RIDGE)
+    matrix = np.zeros((scale.size, scale.size))
     _kernels.subtract_gram(kept_kernel(softmin), factors, growth * scale, matrix)
-    if spill.size:
-        matrix -= np.outer(spill * scale, spill * scale)
     for j in range(free.size):
+        if spill.size:
+            matrix[j] -= spill[j] * scale[j] * spill * scale
+        matrix[j] *= free
+        matrix[j, j] += 1 + RIDGE
         if not free[j]:
-            matrix[j], matrix[:, j], matrix[j, j] = 0.0, 0.0, 1.0
+            matrix[j] = 0.0
+            matrix[j, j] = 1.0
     return True, scale * np.linalg.solve(matrix, scale * right)
 
 
-@overload(set_epsilon)
-def _(softmin, epsilon):
-    return lambda softmin, epsilon: set_epsilon_resident(softmin, epsilon)
+# What `_ascent` calls in compiled form.
+overload(balance)(lambda softmin, h, rule: _balance)
+overload(curvature)(lambda softmin, at, rule, weights, x: _curvature)
+overload(solve_directly)(lambda softmin, at, rule, weights, diagonal, spill, free, right: _solve_directly)
+climb = kernel(_ascent.climb)
 
 
-@overload(balance)
-def _(softmin, h, rule):
-    return lambda softmin, h, rule: balance_resident(softmin, h, rule)
-
-
-@overload(curvature)
-def _(softmin, at, rule, weights, x):
-    return lambda softmin, at, rule, weights, x: curvature_resident(softmin, at, rule, weights, x)
-
-
-@overload(solve_directly)
-def _(softmin, at, rule, weights, diagonal, spill, free, right):
-    return lambda softmin, at, rule, weights, diagonal, spill, free, right: solve_resident(
-        softmin, at, rule, weights, diagonal, spill, free, right
-    )
-
-
-@kernel
-def ascend(costs, dual, epsilon, largest_reward, tolerance, max_passes):
+def ascend(
+    costs: np.ndarray, dual: _ascent.Dual, epsilon: float, largest_reward: float, tolerance: float, max_passes: int
+) -> _ascent.Ascent:
     """`_ascent.ascend` for a dense cost."""
     n, m = costs.shape
     room = int(SPARSE_SHARE * n * m)
@@ -129,4 +114,4 @@ def ascend(costs, dual, epsilon, largest_reward, tolerance, max_passes):
         np.empty(room),
         np.array([1.0, EMPTY]),
     )
-    return _ascent.ascend(softmin, dual, epsilon, largest_reward, tolerance, max_passes, None)
+    return _ascent.ascend(climb, softmin, dual, epsilon, largest_reward, tolerance, max_passes, None)
