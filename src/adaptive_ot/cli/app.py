@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 
@@ -30,6 +30,8 @@ def solve(
     source_weights: Path | None = None,
     target_weights: Path | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    epsilon: float | None = None,
+    entropy: Literal["augmented", "product", "counting"] = "augmented",
     tolerance: float = 1e-9,
     max_pivots: int | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
@@ -55,8 +57,13 @@ def solve(
     output
         Where to write the plan: .npz (read it with scipy.sparse.load_npz), .csv (source, target, mass; counted from 0)
         or .npy (dense).
+    epsilon
+        Solve with this much entropy, in units of the cost; exactly if not given.
+    entropy
+        What the entropy is relative to; see docs/entropic.md.
     tolerance
-        The certified gap may be this large relative to max(1, |value|).
+        The certified gap may be this large relative to max(1, |value|). With --epsilon: the error of the column sums
+        relative to the target weight.
     max_pivots
         Give up after about this many simplex pivots.
     json
@@ -64,7 +71,8 @@ def solve(
     """
     from adaptive_ot.cli.solving import Request, run
 
-    return run(Request(cost, targets, reach, source_weights, target_weights, output, tolerance, max_pivots, json))
+    files = cost, targets, reach, source_weights, target_weights, output
+    return run(Request(*files, epsilon, entropy, tolerance, max_pivots, json))
 
 
 @app.command

@@ -26,6 +26,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
         "sources": n,
         "targets": m,
         "value": solution.value,
+        "regularised_value": solution.regularised_value,
         "gap": solution.gap,
         "mass": solution.mass,
         "most_mass": problem.most_mass,
@@ -42,7 +43,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
                 :CLUSTERS_SHOWN
             ]
         ],
-        "pivots": solution.iterations,
+        "steps": solution.iterations,
         "seconds": seconds,
         "output": None if output is None else str(output),
     }
@@ -67,7 +68,7 @@ def solution(console: Console, of: dict[str, Any]) -> None:
         f"{count(of['outlier_sources'], 'source')} and {count(of['outlier_targets'], 'target')} carry no mass",
     )
     line(console, "clusters", f"{of['clusters']}; the largest: {sizes} points" if sizes else "none")
-    line(console, "effort", f"{count(of['pivots'], 'pivot')} in {of['seconds']:.2f} s")
+    line(console, "effort", f"{count(of['steps'], 'step')} in {of['seconds']:.2f} s")
     written = "" if of["output"] is None else f", written to {of['output']}"
     line(console, "plan", f"{count(of['pairs'], 'pair')}{written}")
 

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 
-from adaptive_ot import DistanceCost, Exact, InvalidInput, NotConverged, Progress, Status
+from adaptive_ot import DistanceCost, Entropic, Exact, InvalidInput, NotConverged, Progress
 from adaptive_ot import solve as solve_problem
 from adaptive_ot.cli import files, show
 
@@ -25,6 +25,8 @@ class Request(NamedTuple):
     source_weights: Path | None
     target_weights: Path | None
     output: Path | None
+    epsilon: float | None
+    entropy: Literal["augmented", "product", "counting"]
     tolerance: float
     max_pivots: int | None
     json: bool
@@ -35,7 +37,7 @@ def run(request: Request) -> int:
     if request.output:
         inputs = (request.cost, request.targets, request.source_weights, request.target_weights)
         files.check_output(request.output, inputs=inputs)
-    solver = Exact(tolerance=request.tolerance, max_pivots=request.max_pivots)
+    solver = _solver(request)
     cost = _cost(request)
     if request.output:
         files.check_output(request.output, shape=cost.shape)
@@ -57,9 +59,18 @@ def run(request: Request) -> int:
         print(json.dumps(summary, indent=2))
     else:
         show.solution(Console(), summary)
-    if solution.status is not Status.OPTIMAL:
+    if not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g})", solution)
     return 0
+
+
+def _solver(request: Request) -> Exact | Entropic:
+    if request.epsilon is None:
+        return Exact(tolerance=request.tolerance, max_pivots=request.max_pivots)
+    if request.max_pivots is not None:
+        remedy = "Leave --max-pivots or --epsilon away."
+        raise InvalidInput("--max-pivots", "goes with exact solves", "--epsilon too", remedy)
+    return Entropic(request.epsilon, request.entropy, tolerance=request.tolerance)
 
 
 def _cost(request: Request) -> Any:
@@ -112,6 +123,7 @@ def _progress_bar() -> Iterator[Callable[[Progress], None] | None]:
             "starting": bar.add_task("starting", total=None, state="loading the compiled kernels"),
             "pricing": bar.add_task("pricing", total=1.0, visible=False, state=""),
             "pivoting": bar.add_task("pivoting", total=None, visible=False, state=""),
+            "epsilon": bar.add_task("epsilon", total=None, visible=False, state=""),
         }
 
         def report(now: Progress) -> None:

@@ -1,0 +1,137 @@
+"""Derivatives against finite differences, and what autograd users expect of a function."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import adaptive_ot as aot
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed")
+
+from adaptive_ot.autodiff import transport_plan, transport_value  # noqa: E402
+
+ENTROPIES = ["augmented", "product", "counting"]
+
+
+def random_inputs(seed: int):
+    """Cost and weights with a gradient; totals differ by up to a factor of three, so rows or columns are slack."""
+    generator = torch.Generator().manual_seed(seed)
+    n, m = torch.randint(1, 6, (2,), generator=generator).tolist()
+    scale = [1.0, 0.5, 2.0][seed % 3]
+    cost = scale * torch.randn(n, m, generator=generator, dtype=torch.float64)
+    mu = 0.1 + torch.rand(n, generator=generator, dtype=torch.float64)
+    nu = [1.0, 0.3, 3.0][seed % 3] * (0.1 + torch.rand(m, generator=generator, dtype=torch.float64))
+    return tuple(side.requires_grad_() for side in (cost, mu, nu))
+
+
+def solver_for(entropy: str, seed: int) -> aot.Entropic:
+    return aot.Entropic([0.5, 0.2, 0.1][seed % 3], entropy, tolerance=1e-13)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_gradcheck(entropy):
+    """200 problems: value and plan, by cost and both weights, with slack and with full rows and columns among them."""
+    slack = full = 0
+    for seed in range(200):
+        inputs, solver = random_inputs(seed), solver_for(entropy, seed)
+        solution = aot.solve(*(side.detach() for side in inputs), solver=solver)
+        slack += int((solution.source_potential == 0).sum() + (solution.target_potential == 0).sum())
+        full += int((solution.source_potential < 0).sum() + (solution.target_potential < 0).sum())
+        for function in (transport_value, transport_plan):
+            assert torch.autograd.gradcheck(
+                lambda *given, f=function, s=solver: f(*given, solver=s), inputs, eps=1e-6, atol=1e-6, rtol=1e-5
+            )
+    assert full > 100
+    assert entropy == "augmented" or slack > 100
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+@pytest.mark.parametrize("seed", range(5))
+def test_value_twice(entropy, seed):
+    solver = solver_for(entropy, seed)
+    function = lambda *given: transport_value(*given, solver=solver)  # noqa: E731
+    assert torch.autograd.gradgradcheck(function, random_inputs(seed), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_batched_is_looped(entropy):
+    generator = torch.Generator().manual_seed(0)
+    cost = torch.randn(4, 6, 5, generator=generator, dtype=torch.float64)
+    mu, nu = (0.1 + torch.rand(4, size, generator=generator, dtype=torch.float64) for size in (6, 5))
+    by = torch.randn(4, 6, 5, generator=generator, dtype=torch.float64)
+    solver = aot.Entropic(0.2, entropy, tolerance=1e-12)
+
+    def gradients(cost, mu, nu, by):
+        inputs = tuple(side.detach().requires_grad_() for side in (cost, mu, nu))
+        loss = (transport_plan(*inputs, solver=solver) * by).sum() + transport_value(*inputs, solver=solver).sum()
+        return torch.autograd.grad(loss, inputs)
+
+    together = gradients(cost, mu, nu, by)
+    for b in range(4):
+        for one, many in zip(gradients(cost[b], mu[b], nu[b], by[b]), together, strict=True):
+            torch.testing.assert_close(one, many[b], rtol=0, atol=1e-10)
+
+
+def test_shared_weights_collect_the_gradients_of_a_batch():
+    cost = torch.randn(3, 4, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    mu = torch.full((4,), 0.25, dtype=torch.float64, requires_grad=True)
+    solver = aot.Entropic(0.3)
+    transport_value(cost, mu, solver=solver).sum().backward()
+    expected = sum(aot.solve(one, mu.detach(), solver=solver).source_potential for one in cost)
+    torch.testing.assert_close(mu.grad, expected, rtol=0, atol=1e-8)
+
+
+def test_exact_value_has_the_plan_and_the_potentials_as_gradients():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        n, m = rng.integers(1, 7, 2)
+        inputs = [torch.from_numpy(a).requires_grad_() for a in (rng.normal(size=(n, m)), rng.random(n), rng.random(m))]
+        value = transport_value(*inputs)
+        gradients = torch.autograd.grad(value, inputs)
+        for k, gradient in enumerate(gradients):  # away from kinks, which random problems miss
+            step = 1e-7 * torch.from_numpy(rng.normal(size=tuple(gradient.shape)))
+            moved = [side.detach() + step if j == k else side.detach() for j, side in enumerate(inputs)]
+            change = transport_value(*moved) - value.detach()
+            assert float(change) == pytest.approx(float((gradient * step).sum()), abs=1e-12)
+
+
+def test_float32_stays_float32():
+    cost = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    value, plan = transport_value(cost, solver=aot.Entropic(0.1)), transport_plan(cost, solver=aot.Entropic(0.1))
+    assert value.dtype == plan.dtype == torch.float32
+    (gradient,) = torch.autograd.grad(value, cost)
+    assert gradient.dtype == torch.float32
+    torch.testing.assert_close(gradient, plan.detach())
+
+
+def test_an_exact_plan_is_refused_only_where_it_would_be_differentiated():
+    cost = torch.randn(3, 3, requires_grad=True)
+    with pytest.raises(aot.InvalidInput, match="constant almost everywhere"):
+        transport_plan(cost, solver=aot.Exact())
+    plan = transport_plan(cost.detach(), solver=aot.Exact())
+    with torch.no_grad():
+        torch.testing.assert_close(transport_plan(cost, solver=aot.Exact()), plan)
+
+
+@pytest.mark.parametrize(
+    ("argument", "given"),
+    [
+        ("cost", np.zeros((2, 2))),
+        ("cost", [[1.0]]),
+        ("cost", torch.zeros(2, 2, dtype=torch.int64)),
+        ("cost", torch.zeros(2)),
+        ("cost", torch.zeros(2, 2).to_sparse()),
+        ("cost", torch.full((2, 2), float("nan"))),
+        ("source_weights", [0.5, 0.5]),
+        ("source_weights", torch.ones(3)),
+        ("source_weights", torch.tensor([1.0, -1.0])),
+        ("target_weights", torch.ones(2, 2)),
+        ("solver", "exact"),
+    ],
+)
+def test_bad_input(argument, given):
+    inputs = {"cost": torch.zeros(2, 2), "solver": aot.Entropic(0.1)} | {argument: given}
+    with pytest.raises(aot.InvalidInput) as caught:
+        transport_value(**inputs)
+    assert caught.value.argument == argument
