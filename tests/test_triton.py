@@ -153,8 +153,8 @@ def test_refuses_what_does_not_fit():
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_large_ones_are_the_same_on_a_gpu(name, entropy, epsilon):
-    """At a small epsilon the two end at different points within the tolerance of 1e-12, which conditioning magnifies."""
-    assert_same(*LARGE[name], entropy, epsilon, within=1e-12 if epsilon >= 0.1 else 1e-10)
+    """At a small epsilon the two end at different points within the tolerance, which conditioning magnifies."""
+    assert_same(*LARGE[name], entropy, epsilon, within=1e-12 if epsilon >= 0.1 else 1e-8)
 
 
 @on_gpu

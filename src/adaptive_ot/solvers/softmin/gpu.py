@@ -20,7 +20,7 @@ from adaptive_ot.solvers.softmin import Balanced, Finished, RowRule, Softmin
 ENTRIES_PER_BLOCK = 2**27
 
 MOST_EQUATIONS = 20_000
-RIDGE = 1e-13
+RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
 
 
 class TorchSoftmin(Softmin):
@@ -74,7 +74,7 @@ class TorchSoftmin(Softmin):
         if right.size > MOST_EQUATIONS:
             return False, right
         scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
-        matrix = torch.eye(scale.size, dtype=torch.float64, device=self.device) * (1 + RIDGE)
+        matrix = torch.eye(scale.size, dtype=torch.float64, device=self.device) 
         factors, column_scale = self._to_device(weights**0.5 * at.rows(rule)), self._to_device(scale)
         for top, bottom, kernel in self._kernels(at):
             plan = factors[top:bottom, None] * kernel * column_scale
@@ -85,8 +85,12 @@ class TorchSoftmin(Softmin):
         fixed = self._to_device(~free)
         matrix[fixed], matrix[:, fixed] = 0.0, 0.0
         matrix[fixed, fixed] = 1.0
-        factor, failed = torch.linalg.cholesky_ex(matrix)
-        if int(failed):
+        for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
+            matrix.diagonal().add_(ridge)
+            factor, failed = torch.linalg.cholesky_ex(matrix)
+            if not int(failed):
+                break
+        else:
             return False, right
         return True, scale * torch.cholesky_solve(self._to_device(scale * right)[:, None], factor)[:, 0].cpu().numpy()
 
