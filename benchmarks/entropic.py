@@ -26,7 +26,7 @@ from __future__ import annotations
 import math
 import statistics
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
@@ -76,8 +76,8 @@ def measure_solver(solver: str, n: int, epsilon: float, repeat: int, timeout: fl
     solve = RIVALS[solver].solve
     C, mu, nu, epsilon = problem(n, epsilon)
     measure.timed(lambda: solve(C, mu, nu, 100 * float(np.abs(C).max())), 1, timeout)
-    seconds, (plan, iterations), _ = measure.timed(lambda: solve(C, mu, nu, epsilon), repeat, timeout)
-    plan = plan() if callable(plan) else plan
+    seconds, (answer, iterations), _ = measure.timed(lambda: solve(C, mu, nu, epsilon), repeat, timeout)
+    plan: Any = answer() if callable(answer) else answer
     error = marginal_error(plan, C, mu, nu)
     if not math.isfinite(error):
         return {"error": "NaN", "iterations": iterations}

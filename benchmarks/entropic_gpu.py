@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 import adaptive_ot as aot
-import adaptive_ot.autodiff
+from adaptive_ot.autodiff import transport_value
 from adaptive_ot.solvers.softmin.triton import NUMBERS, solve_batch
 
 RESULT = Path(__file__).parent / "results" / "entropic_gpu.json"
@@ -124,10 +124,11 @@ def measure(batch: int, n: int, repeats: int) -> list[dict[str, Any]]:
     whole = costs[0] if batch == 1 else costs
 
     def step() -> None:
-        aot.autodiff.transport_value(whole.detach().requires_grad_(), solver=solver).sum().backward()
+        transport_value(whole.detach().requires_grad_(), solver=solver).sum().backward()
 
-    for method, run in (("aot.solve, float64", lambda: aot.solve(whole, solver=solver)), ("value and gradient", step)):
-        rows.append({"method": method, "milliseconds": milliseconds(run, repeats)})
+    calls = {"aot.solve, float64": lambda: aot.solve(whole, solver=solver), "value and gradient": step}
+    for method, call in calls.items():
+        rows.append({"method": method, "milliseconds": milliseconds(call, repeats)})
     for iterations in (SINKHORN_ITERATIONS, None):
         plans, done = sinkhorn(costs, mu, nu, iterations)
         few = min(repeats, 5 if batch > 500 or iterations is None else 20)

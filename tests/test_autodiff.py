@@ -25,7 +25,7 @@ def random_inputs(seed: int):
     return tuple(side.requires_grad_() for side in (cost, mu, nu))
 
 
-def solver_for(entropy: str, seed: int) -> aot.Entropic:
+def solver_for(entropy, seed: int) -> aot.Entropic:
     return aot.Entropic([0.5, 0.2, 0.1][seed % 3], entropy, tolerance=1e-13)
 
 

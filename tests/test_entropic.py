@@ -378,8 +378,8 @@ def cases(draw, weights=WEIGHTS, forms=FORMS):
 
 
 def both(first, second, epsilon, form, second_epsilon=None):
-    precise = {"tolerance": PRECISE}
-    return solve(first, epsilon, form, **precise), solve(second, second_epsilon or epsilon, form, **precise)
+    epsilons = epsilon, second_epsilon or epsilon
+    return [solve(one, e, form, tolerance=PRECISE) for one, e in zip((first, second), epsilons, strict=True)]
 
 
 def unit(instance, epsilon):
@@ -574,9 +574,9 @@ def test_torch_softmin(form, points, monkeypatch):
 
     rng = np.random.default_rng(8)
     x, z = rng.standard_normal((20, 2)), rng.standard_normal((17, 2))
-    cost = aot.DistanceCost(x, z, 1.5) if points else problems.distance_matrix(x, z, 1.5)
-    if not points:
-        cost[3], cost[:, 4], cost[rng.random(cost.shape) < 0.2] = np.inf, np.inf, np.inf
+    matrix = problems.distance_matrix(x, z, 1.5)
+    matrix[3], matrix[:, 4], matrix[rng.random(matrix.shape) < 0.2] = np.inf, np.inf, np.inf
+    cost = aot.DistanceCost(x, z, 1.5) if points else matrix
     mu, nu = rng.random(20), rng.random(17) * (np.arange(17) != 5)
     expected = solve((cost, mu, nu), 0.1, form, tolerance=PRECISE)
 
@@ -848,7 +848,7 @@ def test_progress():
     passes = [report.iterations for report in reports]
     assert passes == sorted(passes)
     assert 0 < passes[0] <= passes[-1] <= solution.iterations
-    epsilons = [report.epsilon for report in reports]
+    epsilons = [report.epsilon or 0.0 for report in reports]
     assert epsilons == sorted(epsilons, reverse=True)
     assert epsilons[-1] == 0.01
     assert all(report.error > 0 and math.isfinite(report.error) for report in reports)

@@ -210,7 +210,7 @@ class _Equilibrium(Function):
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *by: Any) -> Any:
+    def backward(ctx: Any, *by: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         by_plan, by_f, by_g = by
         mu, nu, plan, rows, columns = ctx.saved_tensors
         epsilon = ctx.epsilon

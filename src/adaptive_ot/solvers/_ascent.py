@@ -145,7 +145,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     columns = chosen(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
     diagonal = (1 + damping) * columns
     right = columns * log_ratio(dual, point.columns, free)
-    sweeps = 0
+    d, sweeps = right, 0
     if not direct:
         d, sweeps, met = conjugate_gradients(softmin, dual, point, weights, diagonal, right, FEW_SWEEPS)
         direct = not met
@@ -190,7 +190,7 @@ def conjugate_gradients(
         scaled = residual / diagonal
         before, size = size, np.sum(residual * scaled)
         direction = scaled + (size / before) * direction
-    return d, sweeps, size <= goal
+    return d, sweeps, bool(size <= goal)
 
 
 @register_jitable

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.costs import ArrayCost, Cost, SparseCost
+from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
@@ -196,7 +196,10 @@ def softmin_for(cost: Cost) -> Softmin:
         return TorchSoftmin(cost)
     from adaptive_ot.solvers.softmin.compiled import ListedSoftmin, TiledSoftmin
 
-    return ListedSoftmin(cost) if isinstance(cost, SparseCost) else TiledSoftmin(cost)
+    if isinstance(cost, SparseCost):
+        return ListedSoftmin(cost)
+    assert isinstance(cost, ArrayCost | PointCost)
+    return TiledSoftmin(cost)
 
 
 def largest_reward(cost: Cost) -> float:

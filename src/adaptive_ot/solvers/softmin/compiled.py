@@ -12,7 +12,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -96,23 +96,25 @@ class CompiledSoftmin(Softmin):
             self.epsilon, self.kernel = epsilon, None
 
     def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
-        if not self._kernel_reaches(h):
+        kernel = self._kernel_near(h)
+        if kernel is None:
             balanced = self._balance_costs(h, rule)
         else:
             n = self.shape[0]
             row_sums, potential = np.empty(n), np.empty(n)
-            growth = np.exp(h - self.kernel.h)
-            columns = self._sweep(self.kernel, growth, rule, NO_FACTORS, row_sums, potential)
+            growth = np.exp(h - kernel.h)
+            columns = self._sweep(kernel, growth, rule, NO_FACTORS, row_sums, potential)
             balanced = Balanced(h, row_sums, potential, growth * columns)
         self.row_sums = balanced.row_sums
         return balanced
 
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-        if self._kernel_reaches(at.h):
-            growth = np.exp(at.h - self.kernel.h)
-            factors = weights * np.exp(2 * (at.potential + rule.reference + self.kernel.row_sums))
-            return growth * self._sweep(self.kernel, growth * x, rule, factors, at.row_sums, at.potential)
-        return self._curvature_costs(at, weights * at.rows(rule) ** 2, x)
+        kernel = self._kernel_near(at.h)
+        if kernel is None:
+            return self._curvature_costs(at, weights * at.rows(rule) ** 2, x)
+        growth = np.exp(at.h - kernel.h)
+        factors = weights * np.exp(2 * (at.potential + rule.reference + kernel.row_sums))
+        return growth * self._sweep(kernel, growth * x, rule, factors, at.row_sums, at.potential)
 
     def solve_directly(
         self,
@@ -124,21 +126,24 @@ class CompiledSoftmin(Softmin):
         free: np.ndarray,
         right: np.ndarray,
     ) -> tuple[bool, np.ndarray]:
-        if not self._kernel_reaches(at.h):
+        kernel = self._kernel_near(at.h)
+        if kernel is None:
             return False, right
-        growth = np.exp(at.h - self.kernel.h)
-        factors = weights * np.exp(2 * (at.potential + rule.reference + self.kernel.row_sums))
+        growth = np.exp(at.h - kernel.h)
+        factors = weights * np.exp(2 * (at.potential + rule.reference + kernel.row_sums))
         scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
         side = spill * scale if spill.size else np.zeros(right.size)
         solved, x = False, right
-        if not len(self.kernel.matrix):
-            solved, x = solve_sparse(self.kernel, factors, growth * scale, side, scale * right)
+        if not len(kernel.matrix):
+            solved, x = solve_sparse(kernel, factors, growth * scale, side, scale * right)
         if not solved and right.size <= MOST_EQUATIONS:
-            solved, x = solve_dense(self.kernel, factors, growth * scale, side, scale * right)
+            solved, x = solve_dense(kernel, factors, growth * scale, side, scale * right)
         return solved, scale * x
 
-    def _kernel_reaches(self, h: np.ndarray) -> bool:
-        return self.kernel is not None and np.abs(h - self.kernel.h).max(initial=0.0) <= self.kernel.reach
+    def _kernel_near(self, h: np.ndarray) -> Kernel | None:
+        """P, if it is kept and serves these scalings."""
+        kernel = self.kernel
+        return kernel if kernel and np.abs(h - kernel.h).max(initial=0.0) <= kernel.reach else None
 
     def _sweep(
         self,
@@ -243,7 +248,7 @@ class ListedSoftmin(CompiledSoftmin):
 
     def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
         n, m = self.shape
-        pairs = self.matrix.tocoo()
+        pairs: Any = self.matrix.tocoo()
         i, j = pairs.coords
         mass = np.exp((at.potential + rule.reference)[i] + at.h[j] - pairs.data / self.epsilon)
         rows = marginal(i, mass, n)
@@ -270,7 +275,7 @@ class TiledSoftmin(CompiledSoftmin):
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
         self.sparse = False  # whether P was found to be sparse when it was last made
         self.array = cost.array if isinstance(cost, ArrayCost) else None
-        self.points = None if isinstance(cost, ArrayCost) else inner_product_bound(cost, half_ulp=0.0)
+        self.points = () if isinstance(cost, ArrayCost) else inner_product_bound(cost, half_ulp=0.0)
 
     def block(self, top: int, bottom: int) -> np.ndarray:
         """The costs of some rows."""

@@ -74,7 +74,7 @@ class TorchSoftmin(Softmin):
         if right.size > MOST_EQUATIONS:
             return False, right
         scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
-        matrix = torch.eye(scale.size, dtype=torch.float64, device=self.device) 
+        matrix = torch.eye(scale.size, dtype=torch.float64, device=self.device)
         factors, column_scale = self._to_device(weights**0.5 * at.rows(rule)), self._to_device(scale)
         for top, bottom, kernel in self._kernels(at):
             plan = factors[top:bottom, None] * kernel * column_scale
