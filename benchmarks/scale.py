@@ -48,7 +48,8 @@ class Watch:
         if now - self.shown > 0.5:
             self.shown = now
             done = "" if progress.fraction is None else f" {progress.fraction:4.0%}"
-            line = f"{now - self.start:7.0f} s  round {progress.round}, {progress.iterations:,} pivots, {progress.arcs:,} arcs"
+            work = f"{progress.iterations:,} pivots, {progress.arcs:,} arcs"
+            line = f"{now - self.start:7.0f} s  round {progress.round}, {work}"
             print(
                 f"\r{line}, gap {progress.gap:.1e}, {progress.stage}{done}\033[K", end="", file=sys.stderr, flush=True
             )
