@@ -54,6 +54,17 @@ def test_solve_prints_the_solution(here, capsys):
     assert shown["plan"].endswith("pairs")
 
 
+@pytest.mark.parametrize("entropy", ["augmented", "product", "counting"])
+def test_solve_with_entropy(here, capsys, entropy):
+    shown = summary(capsys, "cost.npy", "--epsilon", "0.05", "--entropy", entropy, "--output", "plan.npz")
+    expected = aot.solve(TOY_COST, solver=aot.Entropic(0.05, entropy))
+    assert shown["status"] == "converged"
+    assert shown["regularised_value"] == expected.regularised_value
+    assert 0 <= shown["value"] + 11 / 15 <= shown["gap"]
+    assert (shown["active_sources"], shown["active_targets"], shown["clusters"]) == (5, 4, 2)
+    np.testing.assert_array_equal(sparse.load_npz("plan.npz").toarray(), expected.plan)
+
+
 def test_solve_prints_json(here, capsys):
     shown = summary(capsys, "cost.npy")
     assert shown["value"] == pytest.approx(-11 / 15, abs=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -172,3 +174,16 @@ def test_inference_mode():
     with torch.inference_mode():
         solution = aot.solve(torch.tensor([[-1.0, 2.0], [3.0, -2.0]]))
     assert solution.value == -1.5
+
+
+def test_without_triton_it_says_so_once(monkeypatch):
+    """Small problems on a GPU fall back to torch where Triton is missing, with a single warning."""
+    from adaptive_ot.solvers import entropic_batch
+
+    monkeypatch.setitem(sys.modules, "triton", None)
+    entropic_batch.has_triton.cache_clear()
+    with pytest.warns(RuntimeWarning, match="Triton is not installed") as caught:
+        assert not entropic_batch.fits_one_program((5, 4))
+        assert not entropic_batch.fits_one_program((5, 4))
+    assert len(caught) == 1
+    entropic_batch.has_triton.cache_clear()
