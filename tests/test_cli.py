@@ -49,7 +49,7 @@ def test_solve_prints_the_solution(here, capsys):
     assert shown["value"].startswith("-0.733333333333 (certified gap ")
     assert shown["mass"] == "0.733333333333 of at most 1 (73.3%)"
     assert shown["active"] == "5 of 6 sources, 4 of 5 targets"
-    assert shown["outliers"] == "1 source and 1 target carry no mass"
+    assert shown["outliers"] == "1 source and 1 target left alone"
     assert shown["clusters"] == "2; the largest: 3 x 2, 2 x 2 points"
     assert shown["plan"].endswith("pairs")
 

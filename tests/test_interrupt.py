@@ -82,7 +82,7 @@ def test_progress_is_sane():
         assert report.gap >= 0
         assert not math.isnan(report.gap)
         assert report.arcs <= cost.shape[0] * cost.shape[1]
-    for name in ("round", "pivots", "arcs"):
+    for name in ("round", "iterations", "arcs"):
         numbers = [getattr(report, name) for report in reports]
         assert numbers == sorted(numbers)
         assert numbers[0] == 0

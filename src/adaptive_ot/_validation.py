@@ -27,15 +27,14 @@ SMALLEST_SQUARE = 1e-290
 REAL = "biuf"
 
 
-def number(name: str, value: Any, *, minimum: float = -LARGEST, above: float | None = None) -> float:
-    """A real number from `minimum`, or from just `above` a limit, to what float64 can square."""
+def number(name: str, value: Any, *, minimum: float = -LARGEST) -> float:
+    """A real number between `minimum` and what float64 can square."""
     try:
         result = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         result = math.nan
-    if not (minimum <= result <= LARGEST and (above is None or result > above)):
-        lowest = f"from {minimum:g}" if above is None else f"above {above:g}, up"
-        rule = f"must be a number {lowest} to {LARGEST:g}"
+    if not minimum <= result <= LARGEST:
+        rule = f"must be a number from {minimum:g} to {LARGEST:g}"
         raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
 

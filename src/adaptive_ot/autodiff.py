@@ -49,8 +49,9 @@ def transport_value(
     >>> value.item(), cost.grad.tolist()
     (-1.5, [[0.5, 0.0], [0.0, 0.0]])
     """
-    inputs = _tensors(cost, source_weights, target_weights)
-    value = _Value.apply(*inputs, Exact() if solver is None else solver)
+    solver = Exact() if solver is None else solver
+    check.instance("solver", solver, Exact, Entropic)
+    value = _Value.apply(*_tensors(cost, source_weights, target_weights), solver)
     return value.to(cost.dtype)
 
 
@@ -70,6 +71,7 @@ def transport_plan(
     >>> bool(cost.grad[0, 0] < 0 < cost.grad[0, 1])  # dearer pairs carry less, dearer rivals leave more
     True
     """
+    check.instance("solver", solver, Exact, Entropic)
     inputs = _tensors(cost, source_weights, target_weights)
     if isinstance(solver, Exact) and torch.is_grad_enabled() and any(part.requires_grad for part in inputs):
         raise InvalidInput(
@@ -79,7 +81,7 @@ def transport_plan(
             "Use Entropic(epsilon), transport_value, or detach the cost.",
         )
     if isinstance(solver, Exact):
-        return solve(cost.detach(), *(side.detach() for side in inputs[1:]), solver=solver).plan
+        return _solve(*inputs, solver).plan.to(cost.dtype)
     state = _solve(*inputs, solver)
     return _differentiable(*inputs, solver, state)[0].to(cost.dtype)
 
@@ -129,9 +131,8 @@ class _Value(Function):
     def backward(ctx: Any, *gradients: Any) -> Any:
         (gradient,) = gradients
         cost, mu, nu, *state = ctx.saved_tensors
-        # A graph of the gradient is made only for those who asked for one.
         state = _State(*state)
-        twice = torch.is_grad_enabled()
+        twice = torch.is_grad_enabled()  # a graph of the gradient is made only for those who asked for one
         plan, f, g = _differentiable(cost, mu, nu, ctx.solver, state) if twice else state[1:]
         if isinstance(ctx.solver, Entropic) and ctx.solver.entropy == "product":  # the reference has the weights too
             epsilon = ctx.solver.epsilon
@@ -141,8 +142,13 @@ class _Value(Function):
         return side[..., None] * plan, side * f, side * g, None
 
 
+def _positive(weights: torch.Tensor) -> torch.Tensor:
+    """Weights with 1 for zero, to divide by and to take logarithms of."""
+    return torch.where(weights > 0, weights, 1.0)
+
+
 def _ratio(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.where(b > 0, a / torch.where(b > 0, b, 1.0), 0.0)
+    return torch.where(b > 0, a / _positive(b), 0.0)
 
 
 def _differentiable(
@@ -157,16 +163,16 @@ def _differentiable(
         return _Equilibrium.apply(cost, mu, nu, plan, f, g, f < 0, g < 0, epsilon, solver.entropy == "product")
     # The balanced problem with its dummies: every constraint is active, and one potential is free to choose.
     n, m = cost.shape[-2:]
-    total, mu_total, nu_total = mu.sum(-1) + nu.sum(-1), mu.sum(-1), nu.sum(-1)
+    mu_total, nu_total = mu.sum(-1), nu.sum(-1)
+    total = _positive(mu_total + nu_total)
     weights = torch.cat([mu, nu_total[..., None]], -1), torch.cat([nu, mu_total[..., None]], -1)
     slack = (mu * (mu_total / total)[..., None] * (f / epsilon).exp()).detach()
     spill = (nu * (nu_total / total)[..., None] * (g / epsilon).exp()).detach()
     whole = torch.cat([plan, slack[..., None]], -1)
     dummy = torch.cat([spill, plan.sum((-2, -1))[..., None]], -1)
     whole = torch.cat([whole, dummy[..., None, :]], -2)
-    # Potentials of the problem whose reference is 1, where that of the dummy target is zero.
-    f_whole = torch.zeros_like(weights[0])
-    g_whole = torch.zeros_like(weights[1])
+    # Only the derivatives of its potentials are needed, with that of the dummy target fixed.
+    f_whole, g_whole = torch.zeros_like(weights[0]), torch.zeros_like(weights[1])
     rows = torch.ones_like(weights[0], dtype=torch.bool)
     columns = torch.ones_like(weights[1], dtype=torch.bool)
     columns[..., m] = False
@@ -176,8 +182,8 @@ def _differentiable(
     )
     # `f` as it is, with the derivative of  f' + g'_dummy - epsilon log(mu |mu| / total).
     log_total = total.log()[..., None]
-    f_log = torch.where(mu > 0, mu, 1.0).log() + mu_total.log()[..., None] - log_total
-    g_log = torch.where(nu > 0, nu, 1.0).log() + nu_total.log()[..., None] - log_total
+    f_log = _positive(mu).log() + _positive(mu_total).log()[..., None] - log_total
+    g_log = _positive(nu).log() + _positive(nu_total).log()[..., None] - log_total
     f_change = f_moved[..., :n] + g_moved[..., m:] - epsilon * f_log
     g_change = g_moved[..., :m] + f_moved[..., n:] - epsilon * g_log
     return balanced[..., :n, :m], f + f_change - f_change.detach(), g + g_change - g_change.detach()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -251,6 +252,7 @@ class SolutionBatch(Sequence[Solution]):
     def __getitem__(self, index: int | slice) -> Solution | list[Solution]:
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
+        index = range(len(self))[operator.index(index)]
         present, answers = self.problems.kind.present, self.answers
         return Solution(
             problem=self.problems[index],

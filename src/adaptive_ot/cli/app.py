@@ -31,9 +31,10 @@ def solve(
     target_weights: Path | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     epsilon: float | None = None,
-    entropy: Literal["augmented", "product", "counting"] = "augmented",
+    entropy: Literal["augmented", "product", "counting"] | None = None,
     tolerance: float = 1e-9,
     max_pivots: int | None = None,
+    max_iterations: int | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Solve a problem from a cost matrix, or from two point files and a reach.
@@ -60,19 +61,21 @@ def solve(
     epsilon
         Solve with this much entropy, in units of the cost; exactly if not given.
     entropy
-        What the entropy is relative to; see docs/entropic.md.
+        With --epsilon: what the entropy is relative to, "augmented" if not given; see docs/entropic.md.
     tolerance
         The certified gap may be this large relative to max(1, |value|). With --epsilon: the error of the column sums
         relative to the target weight.
     max_pivots
         Give up after about this many simplex pivots.
+    max_iterations
+        With --epsilon: give up after about this many passes over all pairs.
     json
         Print a summary for programs.
     """
     from adaptive_ot.cli.solving import Request, run
 
     files = cost, targets, reach, source_weights, target_weights, output
-    return run(Request(*files, epsilon, entropy, tolerance, max_pivots, json))
+    return run(Request(*files, epsilon, entropy, tolerance, max_pivots, max_iterations, json))
 
 
 @app.command

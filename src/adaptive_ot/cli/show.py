@@ -65,7 +65,7 @@ def solution(console: Console, of: dict[str, Any]) -> None:
     line(
         console,
         "outliers",
-        f"{count(of['outlier_sources'], 'source')} and {count(of['outlier_targets'], 'target')} carry no mass",
+        f"{count(of['outlier_sources'], 'source')} and {count(of['outlier_targets'], 'target')} left alone",
     )
     line(console, "clusters", f"{of['clusters']}; the largest: {sizes} points" if sizes else "none")
     line(console, "effort", f"{count(of['steps'], 'step')} in {of['seconds']:.2f} s")

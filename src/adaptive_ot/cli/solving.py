@@ -26,9 +26,10 @@ class Request(NamedTuple):
     target_weights: Path | None
     output: Path | None
     epsilon: float | None
-    entropy: Literal["augmented", "product", "counting"]
+    entropy: Literal["augmented", "product", "counting"] | None
     tolerance: float
     max_pivots: int | None
+    max_iterations: int | None
     json: bool
 
 
@@ -65,12 +66,17 @@ def run(request: Request) -> int:
 
 
 def _solver(request: Request) -> Exact | Entropic:
+    """Exact, or entropic if an epsilon was given; options of the other kind are refused."""
+    exact = request.epsilon is None
+    foreign = {"--entropy": request.entropy, "--max-iterations": request.max_iterations}
+    for option, given in foreign.items() if exact else [("--max-pivots", request.max_pivots)]:
+        if given is not None:
+            rule, remedy = ("needs", "Give") if exact else ("does not go with", "Leave away")
+            raise InvalidInput(option, f"{rule} --epsilon", given, f"{remedy} --epsilon.")
     if request.epsilon is None:
         return Exact(tolerance=request.tolerance, max_pivots=request.max_pivots)
-    if request.max_pivots is not None:
-        remedy = "Leave --max-pivots or --epsilon away."
-        raise InvalidInput("--max-pivots", "goes with exact solves", "--epsilon too", remedy)
-    return Entropic(request.epsilon, request.entropy, tolerance=request.tolerance)
+    limit = {} if request.max_iterations is None else {"max_iterations": request.max_iterations}
+    return Entropic(request.epsilon, request.entropy or "augmented", tolerance=request.tolerance, **limit)
 
 
 def _cost(request: Request) -> Any:

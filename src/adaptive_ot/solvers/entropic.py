@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, get_args
 
 import numpy as np
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from adaptive_ot.solvers._ascent import Ascent, Dual
 
 Entropy = Literal["augmented", "product", "counting"]
+
+# No epsilon and no tolerance may be smaller.
+SMALLEST = 1e-100
 
 # A point is active if it moves more than this share of its weight.
 ACTIVE_SHARE = 0.01
@@ -69,10 +72,14 @@ class Entropic:
     max_iterations: int = 100_000
 
     def __post_init__(self) -> None:
-        check.number("epsilon", self.epsilon, above=0.0)
         check.choice("entropy", self.entropy, get_args(Entropy))
-        check.number("tolerance", self.tolerance, above=0.0)
-        check.whole_number("max_iterations", self.max_iterations, minimum=1)
+        numbers = {
+            "epsilon": check.number("epsilon", self.epsilon, minimum=SMALLEST),
+            "tolerance": check.number("tolerance", self.tolerance, minimum=SMALLEST),
+            "max_iterations": check.whole_number("max_iterations", self.max_iterations, minimum=1),
+        }
+        for name, number in numbers.items():  # whatever kind of number they were given as
+            object.__setattr__(self, name, number)
 
 
 def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progress], None]) -> Solution:
@@ -89,12 +96,12 @@ def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progres
 def ascend(
     problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, report: Callable[[Progress], None]
 ) -> Ascent:
-    """Choose how to run the ascent: compiled in one piece, on the GPU, or step by step."""
+    """Run the ascent: compiled, if the problem is small, or step by step around the softmin."""
     # Numba takes half a second to import; only those who solve pay for it.
     from adaptive_ot.solvers import _ascent
 
-    cost, epsilon = problem.cost, float(solver.epsilon)
-    limits = epsilon, largest_reward(cost), float(solver.tolerance), solver.max_iterations
+    cost = problem.cost
+    limits = solver.epsilon, largest_reward(cost), solver.tolerance, solver.max_iterations
     if isinstance(cost, ArrayCost) and not cost.kind.on_gpu and cost.array.size <= SMALL:
         from adaptive_ot.solvers.softmin import small
 
@@ -109,13 +116,13 @@ def ascend(
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
     """The solution at the end of an ascent, with its gap to the exact problem."""
-    mu, nu, epsilon = problem.source_weights, problem.target_weights, float(solver.epsilon)
+    mu, nu, epsilon = problem.source_weights, problem.target_weights, solver.epsilon
     point, cost = ascent.point, problem.cost
     at = point.at
     softmin.scale(epsilon)
     # A first pass for the columns, a second with these scaled down.
-    columns = softmin.finish(at, dual.rule, mu, np.ones(nu.size), keep=False).columns
-    factors = np.divide(nu, columns, out=np.ones(nu.size), where=columns > nu)
+    over = softmin.finish(at, dual.rule, mu, np.ones(nu.size), keep=False).columns
+    factors = np.divide(nu, over, out=np.ones(nu.size), where=over > nu)
     finished = softmin.finish(at, dual.rule, mu, factors, keep=isinstance(cost, ArrayCost))
     if isinstance(cost, SparseCost):
         transport: Transport = ListedTransport(cost.shape, finished.plan)
@@ -123,8 +130,10 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         transport = DenseTransport(finished.plan)
     else:
         transport = TiledTransport(softmin, at, dual.rule, mu, (finished.factors, factors))
-    f, g = epsilon * at.potential, epsilon * (point.gamma + dual.shift(point.at.h))
-    g = np.where(dual.target_weights > 0, g, finished.lowest)  # a target without weight has no part in the ascent
+    f, g = epsilon * at.potential, epsilon * (point.gamma + dual.shift(at.h))
+    # Points without weight have no part in the ascent: theirs are potentials of the exact problem.
+    f = np.where(dual.source_weights > 0, f, np.maximum(f, -largest_reward(cost)))
+    g = np.where(dual.target_weights > 0, g, finished.lowest)
     dual_value = math.fsum(mu * np.minimum(f, 0.0)) + math.fsum(nu * finished.lowest)
     rows, columns = finished.rows, finished.columns
     present = cost.kind.present
@@ -157,8 +166,6 @@ def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
 
 def nothing_to_move(problem: Problem) -> Solution:
     """Where one side weighs nothing, the exact answer is the only one."""
-    from dataclasses import replace
-
     solution = solve_exact(problem, Exact(), lambda _: None)
     return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
 
@@ -179,8 +186,8 @@ def dual_of(mu: np.ndarray, nu: np.ndarray, entropy: Entropy) -> Dual:
     if entropy == "product":
         rule = RowRule(np.zeros(mu.size), log_mu, 0.0, -math.inf, share)
         return Dual(mu, nu, rule, log_nu, False, float(mu.sum() * nu.sum()))
-    rule = RowRule(log_mu, np.minimum(log_mu, 0.0) * (mu == 0), 0.0, -math.inf, share)
-    return Dual(mu, nu, rule, np.minimum(log_nu, 0.0) * (nu == 0), False, 0.0)
+    sources, targets = (np.where(side > 0, 0.0, NOTHING) for side in (mu, nu))
+    return Dual(mu, nu, RowRule(log_mu, sources, 0.0, -math.inf, share), targets, False, 0.0)
 
 
 def log_weights(weights: np.ndarray) -> np.ndarray:

@@ -25,20 +25,20 @@ LARGEST_ON_GPU = 128
 
 def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve every problem as if it were alone."""
-    weigh = all(bool((side.sum(axis=1) > 0).all()) for side in (problems.source_weights, problems.target_weights))
-    if problems.kind.on_gpu and weigh and fits_one_program(problems.cost.shape[1:]):
+    all_weigh = all(bool((side.sum(axis=1) > 0).all()) for side in (problems.source_weights, problems.target_weights))
+    if problems.kind.on_gpu and all_weigh and fits_one_program(problems.cost.shape[1:]):
         return solve_on_gpu(problems, solver)
     import numba
 
     from adaptive_ot.solvers._threads import run_together
 
     batch, n, m = problems.cost.shape
-    exact = replace(problems, kind=replace(problems.kind, dtype=np.dtype(np.float64)))  # rounded when handed out
+    precise = replace(problems, kind=replace(problems.kind, dtype=np.dtype(np.float64)))  # rounded when handed out
     solutions: list[Solution | None] = [None] * batch
 
     def solve_some(start: int, stop: int, step: int) -> None:
         for b in range(start, stop, step):
-            solutions[b] = solve_entropic(exact[b], solver, lambda _: None)
+            solutions[b] = solve_entropic(precise[b], solver, lambda _: None)
 
     threads = 1 if problems.kind.on_gpu else numba.get_num_threads()
     round_size = threads * max(1, PAIRS_PER_ROUND // max(1, n * m))
@@ -89,7 +89,7 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     costs: Any = problems.cost
     n, m = costs.shape[1:]
     weights = np.concatenate([problems.source_weights, problems.target_weights], axis=1)
-    settings = solver.entropy, float(solver.epsilon), float(solver.tolerance), solver.max_iterations
+    settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
     plans, found = solve_batch(costs, torch.from_numpy(weights).to(costs.device), *settings)
     numbers = dict(zip(NUMBERS, found[:, : len(NUMBERS)].cpu().numpy().T, strict=True))
     sides = found[:, len(NUMBERS) :].split([n, m, n, m], dim=1)  # stay on the device

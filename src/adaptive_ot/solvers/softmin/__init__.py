@@ -1,12 +1,12 @@
 """The oracle behind the entropic solver: sums of exponentials over all pairs, by row and by column.
 
-The solver asks only two questions of a cost at a given epsilon. With P(h) the row-stochastic matrix
+The solver asks mainly two questions of a cost at a given epsilon. With P(h) the row-stochastic matrix
 exp(h_j - C_ij / epsilon) / (row sum):
 
-- `balance(h)`: what does every row sum to, and, after each row is scaled by a rule of its own, every column?
-- `curvature(balanced, weights, x)`: the product  G^T diag(weights) G x  with the plan G found by `balance`.
+- `balance(h, rule)`: what does every row sum to, and, after each is scaled by a rule of its own, every column?
+- `curvature(balanced, rule, weights, x)`: the product  G^T diag(weights) G x  with the plan G found by `balance`.
 
-Whoever answers them (NumPy, Numba, torch on a GPU) is a `Softmin`; the solver does not know which.
+Whoever answers them (Numba on the CPU, torch on a GPU) is a `Softmin`; the solver does not know which.
 """
 
 from __future__ import annotations

@@ -186,6 +186,8 @@ def solve_dense(
     matrix = np.eye(right.size)
     _kernels.subtract_gram(kernel, factors, growth, matrix)
     matrix -= np.outer(side, side)
+    if not np.isfinite(matrix.sum() + right.sum()):  # costs too far above epsilon
+        return False, right
     for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
         matrix[np.diag_indices_from(matrix)] += ridge
         try:
@@ -202,6 +204,8 @@ def solve_sparse(
     from scipy import sparse
     from scipy.sparse.linalg import splu
 
+    if not np.isfinite(growth.sum() + factors.sum() + right.sum()):
+        return False, right
     matters = kernel.values > NO_MATTER
     rows = np.repeat(np.arange(factors.size), np.diff(kernel.ends))[matters]
     columns = kernel.indices[matters]
@@ -334,6 +338,7 @@ class TiledSoftmin(CompiledSoftmin):
         return self._in_threads(rows, self.shape[0] * self.shape[1])
 
     def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+        self.kernel = None  # of no more use
         n, m = self.shape
         plan = np.empty((n if keep else 0, m))
         row_factors, row_sums, scaling = np.empty(n), np.empty(n), at.potential + rule.reference

@@ -95,6 +95,7 @@ class TorchSoftmin(Softmin):
         return True, scale * torch.cholesky_solve(self._to_device(scale * right)[:, None], factor)[:, 0].cpu().numpy()
 
     def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+        self.kept = None  # of no more use
         n, m = self.shape
         scaling, h, limit = map(self._to_device, (at.potential + rule.reference, at.h, most))
         clipped, column_factors = map(self._to_device, (self.epsilon * np.minimum(at.potential, 0.0), factors))

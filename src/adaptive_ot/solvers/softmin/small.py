@@ -88,6 +88,8 @@ def _solve_directly(softmin, at, rule, weights, diagonal, spill, free, right):
         if not free[j]:
             matrix[j] = 0.0
             matrix[j, j] = 1.0
+    if not math.isfinite(np.sum(matrix) + np.sum(right)):  # costs too far above epsilon
+        return False, right
     return True, scale * np.linalg.solve(matrix, scale * right)
 
 
