@@ -120,10 +120,12 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     point, cost = ascent.point, problem.cost
     at = point.at
     softmin.scale(epsilon)
-    # A first pass for the columns, a second with these scaled down.
-    over = softmin.finish(at, dual.rule, mu, np.ones(nu.size), keep=False).columns
-    factors = np.divide(nu, over, out=np.ones(nu.size), where=over > nu)
-    finished = softmin.finish(at, dual.rule, mu, factors, keep=isinstance(cost, ArrayCost))
+    keep, factors = isinstance(cost, ArrayCost), np.ones(nu.size)
+    finished = softmin.finish(at, dual.rule, mu, factors, keep)
+    over = finished.columns > nu
+    if over.any():  # once more, with these scaled down
+        factors = np.divide(nu, finished.columns, out=factors, where=over)
+        finished = softmin.finish(at, dual.rule, mu, factors, keep)
     if isinstance(cost, SparseCost):
         transport: Transport = ListedTransport(cost.shape, finished.plan)
     elif isinstance(cost, ArrayCost):
