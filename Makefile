@@ -21,6 +21,7 @@ check: $(VENV)/.dev
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/rivals.py
 	$(BIN)/python benchmarks/entropic.py
+	$(BIN)/python benchmarks/batch.py
 
 scale: $(VENV)/.cli
 	$(BIN)/python benchmarks/scale.py
