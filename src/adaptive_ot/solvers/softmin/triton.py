@@ -444,5 +444,6 @@ def solve_kernel(
     found += NUMBER_COUNT
     tl.store(found + i, rows, mask=i < n)
     tl.store(found + n + j, columns, mask=j < m)
+    f = tl.where(mu > 0, f, tl.maximum(f, tl.minimum(lowest_cost, 0.0)))
     tl.store(found + n + m + i, f, mask=i < n)
     tl.store(found + 2 * n + m + j, g, mask=j < m)
