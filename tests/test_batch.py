@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import signal
-import subprocess
 import sys
-import time
 from typing import Any
 
 import numpy as np
@@ -15,6 +12,7 @@ import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import _batch
 from check import as_numpy, check_solution
+from interruption import interrupt
 
 UNIFORM = None, None
 
@@ -283,15 +281,4 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c():
-    with subprocess.Popen([sys.executable, "-c", LONG_SOLVE], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            said = iter(process.stdout.readline, "")
-            assert "at batch\n" in said
-            sent = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            assert "interrupted\n" in said, "ran to the end, or died"
-            assert time.monotonic() - sent < 5.0
-            assert process.wait(5.0) == 0
-        finally:
-            process.kill()
+    interrupt(LONG_SOLVE, "batch", 5.0)

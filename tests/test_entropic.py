@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 import pickle
-import signal
-import subprocess
 import sys
 import time
 import tracemalloc
@@ -24,6 +22,7 @@ import problems
 from adaptive_ot.solvers import entropic
 from adaptive_ot.solvers.softmin import compiled
 from check import as_numpy
+from interruption import interrupt
 from problems import Instance
 
 FORMS = ["augmented", "product", "counting"]
@@ -819,20 +818,7 @@ LONG = {
 @pytest.mark.parametrize("kind", LONG)
 def test_ctrl_c(kind):
     stage, problem = LONG[kind]
-    script = LONG_SOLVE.format(problem=problem)
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            said = iter(process.stdout.readline, "")
-            assert f"at {stage}\n" in said, "never got there"
-            sent = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            assert "interrupted\n" in said, "ran to the end, or died"
-            waited = time.monotonic() - sent
-            assert process.wait(PATIENCE) == 0
-        finally:
-            process.kill()
-    assert waited < PATIENCE
+    interrupt(LONG_SOLVE.format(problem=problem), stage, PATIENCE)
 
 
 class Stop(Exception):

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import signal
-import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
 
 import adaptive_ot as aot
+from interruption import interrupt
 
 PATIENCE = 5.0  # seconds between Ctrl-C and the end, with a wide margin for busy machines
 
@@ -50,20 +48,7 @@ PROBLEMS = {
 @pytest.mark.parametrize("kind", PROBLEMS)
 @pytest.mark.parametrize("stage", ["pricing", "pivoting"])
 def test_ctrl_c(kind, stage):
-    script = LONG_SOLVE.format(problem=PROBLEMS[kind])
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        try:
-            said = iter(process.stdout.readline, "")
-            assert f"at {stage}\n" in said, "never got there"
-            sent = time.monotonic()
-            process.send_signal(signal.SIGINT)
-            assert "interrupted\n" in said, "ran to the end, or died"
-            waited = time.monotonic() - sent
-            assert process.wait(PATIENCE) == 0
-        finally:
-            process.kill()
-    assert waited < PATIENCE
+    interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind]), stage, PATIENCE)
 
 
 def long_enough(n=1500):

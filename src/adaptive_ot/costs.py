@@ -44,11 +44,10 @@ class ArrayCost:
         self.shape: tuple[int, int] = tuple(self.array.shape)
 
     @classmethod
-    def checked(cls, array: np.ndarray, kind: ArrayKind) -> ArrayCost:
+    def checked(cls, array: Any, kind: ArrayKind) -> ArrayCost:
         """From an array that was checked before, and the kind of what the user gave."""
         cost = cls.__new__(cls)
-        cost.kind, cost.shape = kind, array.shape
-        cost.array = kind.present(array) if kind.on_gpu else array
+        cost.kind, cost.array, cost.shape = kind, array, tuple(array.shape)
         return cost
 
     def block(self, start: int, stop: int) -> np.ndarray:
