@@ -281,4 +281,4 @@ except KeyboardInterrupt:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_ctrl_c():
-    interrupt(LONG_SOLVE, "batch", 5.0)
+    interrupt(LONG_SOLVE, "batch")

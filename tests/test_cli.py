@@ -14,6 +14,7 @@ from scipy import sparse
 import adaptive_ot as aot
 from adaptive_ot.cli import main
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from interruption import hear_ctrl_c
 
 COMMAND = [sys.executable, "-m", "adaptive_ot.cli"]
 
@@ -229,7 +230,9 @@ def on_a_terminal(arguments, interrupt_at=None):
         pytest.skip("needs a pseudo-terminal")
     leader, follower = os.openpty()
     environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, env=environment)
+    process = subprocess.Popen(
+        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, env=environment, preexec_fn=hear_ctrl_c
+    )
     os.close(follower)
     seen = b""
     while True:

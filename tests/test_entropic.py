@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import pickle
 import sys
-import time
 import tracemalloc
 
 import numpy as np
@@ -338,10 +337,9 @@ def test_awkward_problems(name, form):
     finite = instance.cost[np.isfinite(instance.cost)]
     size = float(np.abs(finite).max(initial=0.0)) or 1.0
     for ratio in (1e-6, 1e-4, 1e-2, 1.0, 1e3, 1e6):
-        start = time.perf_counter()
         solution = solve(instance, ratio * size, form)
-        assert time.perf_counter() - start < 2.0
         assert solution.status is aot.Status.CONVERGED
+        assert solution.iterations < 20_000
         check_entropic(solution, instance, ratio * size, form, optimum if name != "float32" else None)
         assert str(solution)
 
@@ -782,8 +780,6 @@ def test_point_clouds_take_linear_memory(monkeypatch):
     np.testing.assert_allclose(mapped, dense.barycentric_map(cost.z, cost.x), atol=1e-7)
 
 
-PATIENCE = 5.0
-
 LONG_SOLVE = """
 import numpy as np, adaptive_ot as aot
 rng = np.random.default_rng(0)
@@ -818,7 +814,7 @@ LONG = {
 @pytest.mark.parametrize("kind", LONG)
 def test_ctrl_c(kind):
     stage, problem = LONG[kind]
-    interrupt(LONG_SOLVE.format(problem=problem), stage, PATIENCE)
+    interrupt(LONG_SOLVE.format(problem=problem), stage)
 
 
 class Stop(Exception):
