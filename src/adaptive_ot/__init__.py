@@ -7,8 +7,8 @@
 
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.costs import DistanceCost, JointCost
-from adaptive_ot.errors import AdaptiveOTError, InvalidInput, MissingDependency, NotConverged
-from adaptive_ot.marginals import AtMost
+from adaptive_ot.errors import AdaptiveOTError, Infeasible, InvalidInput, MissingDependency, NotConverged
+from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, SoftKL
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
 from adaptive_ot.solve import solve
@@ -20,10 +20,14 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveOTError",
     "AtMost",
+    "ChiSquareBall",
     "Cluster",
     "DistanceCost",
     "Entropic",
+    "Equal",
     "Exact",
+    "FixedMass",
+    "Infeasible",
     "InvalidInput",
     "JointCost",
     "LabelPlan",
@@ -32,6 +36,7 @@ __all__ = [
     "Problem",
     "ProblemBatch",
     "Progress",
+    "SoftKL",
     "Solution",
     "SolutionBatch",
     "Status",

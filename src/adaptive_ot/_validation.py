@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Squares, products with weights, and their sums must stay finite in float64. Class scores meet in a triple product.
 LARGEST = 1e100
+SMALLEST = 1 / LARGEST
 LARGEST_SCORE = 1e50
 
 # Below this a squared distance has too few digits to divide by.

@@ -15,7 +15,7 @@ from array_api_compat import is_torch_array
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.marginals import AtMost
+from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Transport
 
@@ -45,24 +45,22 @@ class ProblemBatch(Sequence[Problem]):
     kind: ArrayKind
     source_weights: np.ndarray
     target_weights: np.ndarray
-    marginals: AtMost
+    marginals: Marginals
 
     @classmethod
     def build(
-        cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: AtMost | None = None
+        cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> ProblemBatch:
         """Check what a user may pass: costs of shape (problems, sources, targets), weights for all problems or each."""
         marginals = AtMost() if marginals is None else marginals
-        check.instance("marginals", marginals, AtMost)
+        check.instance("marginals", marginals, Marginals)
         kind, array = ArrayKind.of(cost), check.cost_batch(cost)
         batch, n, m = array.shape
-        return cls(
-            array,
-            kind,
+        weights = marginals.checked(
             check.weights("source_weights", source_weights, n, kind, batch),
             check.weights("target_weights", target_weights, m, kind, batch),
-            marginals,
         )
+        return cls(array, kind, *weights, marginals)
 
     @classmethod
     def of(cls, problem: Problem) -> ProblemBatch:
@@ -148,6 +146,7 @@ class Answers(NamedTuple):
     value: np.ndarray
     regularised_value: np.ndarray
     mass: np.ndarray
+    price: np.ndarray
     gap: np.ndarray
     violation: np.ndarray
     source_marginal: Any
@@ -159,7 +158,7 @@ class Answers(NamedTuple):
     @classmethod
     def empty(cls, batch: int, n: int, m: int) -> Answers:
         """Room for the answers to problems of n sources and m targets."""
-        numbers, sides = np.empty((5, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
+        numbers, sides = np.zeros((6, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
         return cls(*numbers, *sides, iterations=np.zeros(batch, np.int64))
 
     def part(self, problems: slice) -> Answers:
@@ -178,7 +177,7 @@ class SolutionBatch(Sequence[Solution]):
 
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
     problem as first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
-    `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`;
+    `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`;
     `status` is a tuple.
 
     Examples
@@ -209,6 +208,7 @@ class SolutionBatch(Sequence[Solution]):
     value = _stacked("value")
     regularised_value = _stacked("regularised_value")
     mass = _stacked("mass")
+    price = _stacked("price")
     gap = _stacked("gap")
     violation = _stacked("violation")
     source_marginal = _stacked("source_marginal")
@@ -260,6 +260,7 @@ class SolutionBatch(Sequence[Solution]):
             value=float(answers.value[index]),
             regularised_value=float(answers.regularised_value[index]),
             mass=float(answers.mass[index]),
+            price=float(answers.price[index]),
             source_marginal=present(answers.source_marginal[index]),
             target_marginal=present(answers.target_marginal[index]),
             source_potential=present(answers.source_potential[index]),
@@ -280,7 +281,7 @@ class SolutionBatch(Sequence[Solution]):
     def __str__(self) -> str:
         batch, n, m = self.problems.cost.shape
         answers = self.answers
-        title = f"Adaptive transport, {batch} problems of {n} x {m}"
+        title = f"{self.problems.marginals.title}, {batch} problems of {n} x {m}"
         if batch == 0:
             return title
         active = [

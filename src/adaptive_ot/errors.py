@@ -4,6 +4,7 @@
 
     AdaptiveOTError
     ├── InvalidInput        (also a ValueError)    an argument breaks a rule
+    ├── Infeasible          (also a ValueError)    no plan satisfies the constraints
     ├── NotConverged        (also a RuntimeError)  a solver stopped early; carries the best solution
     └── MissingDependency   (also an ImportError)  an optional package is not installed
 """
@@ -51,6 +52,27 @@ class InvalidInput(AdaptiveOTError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.argument} {self.rule}; got {self.given}. {self.remedy}"
+
+
+class Infeasible(AdaptiveOTError, ValueError):
+    """No plan satisfies the constraints, because forbidden pairs are in the way; `most_mass` is what can move.
+
+    Examples
+    --------
+    >>> print(Infeasible(1.0, 0.75))
+    No plan moves a mass of 1: only 0.75 can move over the allowed pairs. Use AtMost(), or FixedMass of at most that.
+    """
+
+    def __init__(self, mass: float, most_mass: float) -> None:
+        super().__init__(mass, most_mass)
+        self.mass = mass
+        self.most_mass = most_mass
+
+    def __str__(self) -> str:
+        return (
+            f"No plan moves a mass of {self.mass:.12g}: only {self.most_mass:.12g} can move over the allowed pairs. "
+            "Use AtMost(), or FixedMass of at most that."
+        )
 
 
 class NotConverged(AdaptiveOTError, RuntimeError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import is_sparse
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
-from adaptive_ot.marginals import AtMost
+from adaptive_ot.marginals import AtMost, Bound, Marginals
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """minimise <C, G> over G >= 0 with row sums <= source_weights and column sums <= target_weights.
+    """minimise <C, G> over plans G >= 0 whose marginals satisfy a model: by default, stay below the weights.
 
     Made with `Problem.build`, which checks its input. Its methods judge any plan and any potentials, whichever solver
     they come from.
@@ -34,22 +35,21 @@ class Problem:
     cost: Cost
     source_weights: np.ndarray
     target_weights: np.ndarray
-    marginals: AtMost
+    marginals: Marginals
 
     @classmethod
     def build(
-        cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: AtMost | None = None
+        cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> Problem:
         """Check and wrap what a user may pass; weights default to uniform with total 1."""
         marginals = AtMost() if marginals is None else marginals
-        check.instance("marginals", marginals, AtMost)
+        check.instance("marginals", marginals, Marginals)
         cost = as_cost(cost)
-        return cls(
-            cost,
+        weights = marginals.checked(
             check.weights("source_weights", source_weights, cost.shape[0], cost.kind),
             check.weights("target_weights", target_weights, cost.shape[1], cost.kind),
-            marginals,
         )
+        return cls(cost, *weights, marginals)
 
     @property
     def most_mass(self) -> float:
@@ -57,33 +57,40 @@ class Problem:
         return float(min(self.source_weights.sum(), self.target_weights.sum()))
 
     def objective(self, plan: Any) -> float:
-        """<C, plan>; +inf if mass lies on a forbidden pair."""
+        """<C, plan>, and what the model adds to it; +inf if mass lies on a forbidden pair."""
         rows, columns, mass = self._support(plan)
         costs = self.cost.entries(rows, columns)
-        return math.inf if np.isinf(costs).any() else math.fsum(costs * mass)
+        if np.isinf(costs).any():
+            return math.inf
+        return math.fsum(costs * mass) + self._judged(self.marginals.penalty, rows, columns, mass)
 
     def violation(self, plan: Any) -> float:
         """By how much the worst entry or marginal of `plan` breaks its constraint."""
         rows, columns, mass = self._support(plan)
-        over_source = np.bincount(rows, mass, self.cost.shape[0]) - self.source_weights
-        over_target = np.bincount(columns, mass, self.cost.shape[1]) - self.target_weights
-        return max(0.0, *(float(excess.max(initial=0.0)) for excess in (-mass, over_source, over_target)))
+        return max(float((-mass).max(initial=0.0)), self._judged(self.marginals.violation, rows, columns, mass))
 
     def c_transform(self, source_potential: Any) -> np.ndarray:
-        """The best target potential that goes with a source potential: g_j = min(0, min_i C_ij - f_i)."""
-        potential = self._source_potential(source_potential)
+        """The best target potential that goes with a source potential: min_i C_ij - f_i, or 0 where the model says so.
+
+        With `AtMost`, both are at most 0; with `FixedMass` too, and the price of mass is part of the sum.
+        """
+        return self.bound(source_potential).target_potential
+
+    def dual_value(self, source_potential: Any) -> float:
+        """A lower bound on every objective: any potential gives one, once it is made feasible."""
+        return self.bound(source_potential).value
+
+    def bound(self, source_potential: Any) -> Bound:
+        """What a source potential proves: the lower bound, and the target potential and price of mass behind it."""
+        given = check.potential("source_potential", source_potential, self.source_weights.size)
+        potential = self.marginals.clipped(given)
         n, m = self.cost.shape
-        best = np.zeros(m)
+        lowest = np.full(m, np.inf)
         step = max(1, NUMBERS_AT_ONCE // max(1, m))
         for start in range(0, n, step):
             rows = self.cost.block(start, min(start + step, n))
-            np.minimum(best, (rows - potential[start : start + step, None]).min(axis=0, initial=0.0), out=best)
-        return best
-
-    def dual_value(self, source_potential: Any) -> float:
-        """A lower bound on every objective: any potential gives one, once clipped at zero and c-transformed."""
-        potential = self._source_potential(source_potential)
-        return math.fsum(self.source_weights * potential) + math.fsum(self.target_weights * self.c_transform(potential))
+            np.minimum(lowest, (rows - potential[start : start + step, None]).min(axis=0), out=lowest)
+        return self.marginals.bound(self.source_weights, self.target_weights, potential, lowest)
 
     def gap(self, plan: Any, source_potential: Any) -> float:
         """How far a feasible `plan` can be from optimal at most, as proved by `source_potential`.
@@ -100,5 +107,8 @@ class Problem:
         rows, columns = np.nonzero(array)
         return rows, columns, array[rows, columns].astype(np.float64)
 
-    def _source_potential(self, given: Any) -> np.ndarray:
-        return np.minimum(check.potential("source_potential", given, self.source_weights.size), 0.0)
+    def _judged(self, judge: Callable[..., float], rows: np.ndarray, columns: np.ndarray, mass: np.ndarray) -> float:
+        """What a method of the model says about the marginals of a plan."""
+        weights = self.source_weights, self.target_weights
+        index = zip((rows, columns), self.cost.shape, strict=True)
+        return judge(*weights, *(np.bincount(side, mass, size).astype(np.float64) for side, size in index))

@@ -130,22 +130,27 @@ class Solution:
     transport
         The plan as the solver found it; `plan`, `sparse_plan` and `support` are made from it.
     value, mass
-        What the plan costs, and how much it moves.
+        What the plan costs (with `SoftKL`, including the divergence of its marginals), and how much it moves.
     regularised_value
         What the solver minimised: `value`, plus epsilon times the entropy where the solver is entropic.
     source_marginal, target_marginal
         Mass leaving each source and reaching each target.
     source_potential, target_potential
         The duals: what one more unit of a weight would change the (regularised) value by. Those of an exact solution
-        are feasible: both <= 0, and their sums never exceed the cost.
+        are feasible: their sums, plus the price, never exceed the cost, and both are <= 0 where marginals are bounded
+        by the weights. Where both totals are prescribed, a constant may move from one side to the other.
     active_source, active_target
         Which points carry mass; the others are outlier candidates. An entropic plan moves a little everywhere: there,
         points are active that move more than `active_share` of their weight, one hundredth.
+    price
+        With `FixedMass`, what one more unit of mass would cost: the plan is that of adaptive transport with this much
+        taken off every cost. Otherwise 0.
     gap
         Certified bound on how far `value` is above the optimum of the exact problem: `value` minus the value of
         feasible duals, which an entropic solution makes from its own as `Problem.dual_value` does.
     violation
-        By how much the plan exceeds a weight at worst (rounding).
+        By how much the plan breaks what the marginals must satisfy at worst: rounding, or, where an entropic plan has
+        to meet its marginals exactly, the tolerance.
     status, iterations
         How the solver ended, and after how many steps: simplex pivots, or passes over all pairs or a kernel.
 
@@ -176,6 +181,7 @@ class Solution:
     violation: float
     status: Status
     iterations: int
+    price: float = 0.0
     active_share: float = 0.0
 
     @cached_property
@@ -308,7 +314,7 @@ class Solution:
         active = [int(np.count_nonzero(to_numpy(side))) for side in (self.active_source, self.active_target)]
         return "\n".join(
             [
-                f"Adaptive transport, {n} x {m}",
+                f"{self.problem.marginals.title}, {n} x {m}",
                 f"  status    {self.status.value}",
                 f"  value     {self.value:.12g}   (certified gap {self.gap:.2g})",
                 f"  mass      {self.mass:.12g} of at most {self.problem.most_mass:.12g}",

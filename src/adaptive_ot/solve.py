@@ -9,7 +9,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.errors import NotConverged
-from adaptive_ot.marginals import AtMost
+from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import Entropic, solve_entropic
@@ -22,7 +22,7 @@ def solve(
     source_weights: Any = None,
     target_weights: Any = None,
     *,
-    marginals: AtMost | None = None,
+    marginals: Marginals | None = None,
     solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
@@ -69,6 +69,8 @@ def solve(
     progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact, Entropic)
     check.function("progress", progress)
+    if not isinstance(marginals, AtMost | None):
+        raise NotImplementedError(f"{marginals!r} is on its way")
     if is_batch(cost):
         batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
         failed = [b for b, status in enumerate(batch.status) if not status.succeeded]

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 Entropy = Literal["augmented", "product", "counting"]
 
-# No epsilon and no tolerance may be smaller.
-SMALLEST = 1e-100
-
 # A point is active if it moves more than this share of its weight.
 ACTIVE_SHARE = 0.01
 
@@ -74,8 +71,8 @@ class Entropic:
     def __post_init__(self) -> None:
         check.choice("entropy", self.entropy, get_args(Entropy))
         numbers = {
-            "epsilon": check.number("epsilon", self.epsilon, minimum=SMALLEST),
-            "tolerance": check.number("tolerance", self.tolerance, minimum=SMALLEST),
+            "epsilon": check.number("epsilon", self.epsilon, minimum=check.SMALLEST),
+            "tolerance": check.number("tolerance", self.tolerance, minimum=check.SMALLEST),
             "max_iterations": check.whole_number("max_iterations", self.max_iterations, minimum=1),
         }
         for name, number in numbers.items():  # whatever kind of number they were given as

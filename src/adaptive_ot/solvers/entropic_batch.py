@@ -93,8 +93,9 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     plans, found = solve_batch(costs, torch.from_numpy(weights).to(costs.device), *settings)
     numbers = dict(zip(NUMBERS, found[:, : len(NUMBERS)].cpu().numpy().T, strict=True))
     sides = found[:, len(NUMBERS) :].split([n, m, n, m], dim=1)  # stay on the device
+    numbers["price"] = np.zeros(len(problems))
     answers = Answers(
-        *(numbers[name] for name in ("value", "regularised_value", "mass", "gap", "violation")),
+        *(numbers[name] for name in Answers._fields[:6]),
         *sides,
         iterations=numbers["passes"].astype(np.int64),
     )
