@@ -247,7 +247,7 @@ def test_listed_keeps_everything_when_there_is_little(kind):
     rng = np.random.default_rng(3)
     matrix = dense_matrix("plain", rng)
     f, g = potentials(kind, matrix, rng)
-    pricing = _pricing.pricing_for(ArrayCost(matrix))
+    pricing = _pricing.pricing_for(ArrayCost(matrix), 0.0)
     assert isinstance(pricing, ListedPricing)
     found = pricing.violated(f, g, 1, lambda _: None)
     reduced = np.where(matrix < 0, matrix - f[:, None] - g[None, :], 0.0)
@@ -258,7 +258,7 @@ def test_listed_keeps_everything_when_there_is_little(kind):
 
 def test_sparse_cost_lists_its_negative_pairs():
     matrix = sparse.coo_array(([-1.0, 2.0, -3.0, -4.0, 0.0], ([2, 0, 0, 2, 1], [1, 1, 0, 0, 1])), shape=(3, 2))
-    pricing = _pricing.pricing_for(SparseCost(matrix))
+    pricing = _pricing.pricing_for(SparseCost(matrix), 0.0)
     found = pricing.violated(np.zeros(3), np.zeros(2), 8, lambda _: None)
     assert found.rows.tolist() == [0, 2, 2]
     assert found.columns.tolist() == [0, 0, 1]

@@ -66,12 +66,12 @@ class SparseCost:
         n, m = cost.shape
         self.shape = (n, m)
 
-    def negative_pairs(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns and costs of the stored pairs of negative cost, by row, then column."""
+    def pairs_below(self, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns and costs of the stored pairs of lower cost, by row, then column."""
         pairs = self.matrix.tocoo()
-        negative = pairs.data < 0
-        rows, columns = (index[negative].astype(np.int64) for index in pairs.coords)
-        return rows, columns, pairs.data[negative]
+        lower = pairs.data < limit
+        rows, columns = (index[lower].astype(np.int64) for index in pairs.coords)
+        return rows, columns, pairs.data[lower]
 
     def block(self, start: int, stop: int) -> np.ndarray:
         part = self.matrix[start:stop].tocoo()

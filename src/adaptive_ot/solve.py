@@ -69,8 +69,6 @@ def solve(
     progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact, Entropic)
     check.function("progress", progress)
-    if not isinstance(marginals, AtMost | None):
-        raise NotImplementedError(f"{marginals!r} is on its way")
     if is_batch(cost):
         batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
         failed = [b for b, status in enumerate(batch.status) if not status.succeeded]

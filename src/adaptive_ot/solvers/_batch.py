@@ -13,7 +13,7 @@ from adaptive_ot.batch import Answers, PairLists, ProblemBatch, SolutionBatch
 from adaptive_ot.solution import Solution, Status, marginal
 from adaptive_ot.solvers._assignment import ALONE, assign
 from adaptive_ot.solvers._jit import kernel, lower
-from adaptive_ot.solvers._scan import negative_pairs
+from adaptive_ot.solvers._scan import pairs_below
 from adaptive_ot.solvers._simplex import (
     PIVOTS_PER_NODE,
     WORK_PER_CALL,
@@ -128,7 +128,7 @@ def _match(cost, weight, max_steps, rows, columns, mass, f, g):
 def _flow(cost, mu, nu, max_pivots, rows, columns, mass, f):
     """Solve by the simplex, over all negative pairs; returns like `_match`."""
     n = mu.size
-    i, j, costs = negative_pairs(cost, cost.size)
+    i, j, costs = pairs_below(cost, 0.0, cost.size)
     weights = network_weights(mu, nu, i, j, True)
     slack = slack_arcs(n, nu.size)
     arcs = with_pairs(slack, n, *_useful(i, j, costs, weights.target))

@@ -65,28 +65,28 @@ class Violated(NamedTuple):
 class Pricing(ABC):
     """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target.
 
-    `complete` says that `cheapest` returns all pairs of negative cost.
+    `complete` says that `cheapest` returns all pairs that matter.
     """
 
     complete = False
     shape: tuple[int, int]
 
-    def cheapest(self, keep: int, tick: Tick) -> Violated:
-        """Pairs of negative cost, among them one of every point that has any: what zero potentials violate."""
+    def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
+        """Pairs of a cost below `base`, among them one of every point that has any."""
         n, m = self.shape
-        return self.violated(np.zeros(n), np.zeros(m), keep, tick)
+        return self.violated(np.full(n, base), np.zeros(m), keep, tick)
 
     @abstractmethod
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         """Pairs that f and g violate, among them the worst of every point."""
 
 
-def pricing_for(cost: Cost) -> Pricing:
-    """The pricing that suits a cost."""
+def pricing_for(cost: Cost, base: float) -> Pricing:
+    """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
     if isinstance(cost, SparseCost):
-        return ListedPricing(*cost.negative_pairs(), cost.shape)
+        return ListedPricing(*cost.pairs_below(base), cost.shape)
     if cost.shape[0] * cost.shape[1] <= SEARCHED_ENTRIES:
-        rows, columns, costs = _scan.negative_pairs(cost.block(0, cost.shape[0]), FEW_PAIRS)
+        rows, columns, costs = _scan.pairs_below(cost.block(0, cost.shape[0]), base, FEW_PAIRS)
         if rows.size <= FEW_PAIRS:
             return ListedPricing(rows, columns, costs, cost.shape)
     if cost.kind.on_gpu:
@@ -100,16 +100,16 @@ def pricing_for(cost: Cost) -> Pricing:
 
 
 class ListedPricing(Pricing):
-    """Pricing where the negative pairs are few enough, or sparse by nature, to be listed: by row, then column."""
+    """Pricing where the pairs that matter are few enough, or sparse by nature, to be listed: by row, then column."""
 
     def __init__(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray, shape: tuple[int, int]) -> None:
         self.rows, self.columns, self.costs, self.shape = rows, columns, costs, shape
         self.complete = rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * sum(shape))
 
-    def cheapest(self, keep: int, tick: Tick) -> Violated:
+    def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
         if self.complete:
             return Violated(self.rows, self.columns, self.costs, np.zeros(self.shape[1]))
-        return super().cheapest(keep, tick)
+        return super().cheapest(base, keep, tick)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape

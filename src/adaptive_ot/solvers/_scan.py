@@ -76,14 +76,14 @@ def merge(best, others):
 
 
 @kernel
-def negative_pairs(costs, most):
-    """Rows, columns and costs of the negative entries of a dense matrix; stops at more than `most` of them."""
+def pairs_below(costs, limit, most):
+    """Rows, columns and costs of the lower entries of a dense matrix; stops at more than `most` of them."""
     room = min(costs.size, most + 1)
     rows, columns, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
     found = 0
     for i in range(costs.shape[0]):
         for j in range(costs.shape[1]):
-            if costs[i, j] < 0 and found < room:
+            if costs[i, j] < limit and found < room:
                 rows[found], columns[found], values[found] = i, j, costs[i, j]
                 found += 1
     return rows[:found], columns[:found], values[:found]

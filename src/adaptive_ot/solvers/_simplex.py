@@ -371,7 +371,7 @@ class NetworkSimplex:
         # Many pivots without any gain mean that rounding, in costs of very different sizes, leads in circles. Then an
         # absolute tolerance, growing if need be, ends it.
         patience = PIVOTS_PER_NODE * self.tree.parent.size
-        impatient_at, value = self.pivots + patience, self._value()
+        impatient_at, value = self.pivots + patience, self.value()
         while True:
             limit = min(max_pivots, impatient_at) - self.pivots
             pivots, self._cursor, finished = optimise(
@@ -382,12 +382,12 @@ class NetworkSimplex:
             if finished or self.pivots == max_pivots:
                 return finished
             if self.pivots == impatient_at:
-                value_before, value = value, self._value()
+                value_before, value = value, self.value()
                 if value >= value_before - 1e-12 * abs(value_before):
                     self._tolerance = max(4 * self._tolerance, 1e-15 * np.abs(self.arcs.cost).max())
                 impatient_at += patience
 
-    def _value(self) -> float:
+    def value(self) -> float:
         """The cost of the current flows."""
         return float(self.tree.flow @ self.tree.cost)
 

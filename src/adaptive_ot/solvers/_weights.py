@@ -16,14 +16,15 @@ from adaptive_ot.solvers._jit import kernel
 class NetworkWeights(NamedTuple):
     """Integers that stand for the weights of the sources and targets.
 
-    Where all weights are multiples of a `unit`, a flow times the unit is a mass. Otherwise the unit is 0, and mass is
-    computed from the `real` weights (of sources, then targets).
+    One integer stands for a mass of `grain`. Where all weights are multiples of it, it is the `unit`, and a flow times
+    the unit is a mass. Otherwise the unit is 0, and mass is computed from the `real` weights (of sources, then targets).
     """
 
     source: np.ndarray
     target: np.ndarray
     unit: float
     real: np.ndarray
+    grain: float
 
 
 @kernel
@@ -41,11 +42,12 @@ def network_weights(mu, nu, rows, columns, complete):
     source, target = np.ones(n, np.int64), np.ones(m, np.int64)
     if are_equal(mu) and are_equal(nu):
         if mu[0] == nu[0]:
-            return NetworkWeights(source, target, mu[0], real)
+            return NetworkWeights(source, target, mu[0], real, mu[0])
         if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
             common = math.gcd(n, m)
             source[:], target[:] = m // common, n // common
-            return NetworkWeights(source, target, mu[0] / (m // common), real)
+            unit = mu[0] / (m // common)
+            return NetworkWeights(source, target, unit, real, unit)
     most_source = usable_weight(n, rows, nu, columns, complete)
     most_target = usable_weight(m, columns, mu, rows, complete)
     source_total, target_total = 0.0, 0.0
@@ -67,7 +69,15 @@ def network_weights(mu, nu, rows, columns, complete):
     most_integer = usable_weight(m, columns, source.astype(np.float64), rows, complete)
     for j in range(m):
         target[j] = most_integer[j] if nu[j] > most_target[j] else target[j]
-    return NetworkWeights(source, target, 0.0, real)
+    return NetworkWeights(source, target, 0.0, real, math.ldexp(1.0, -exponent))
+
+
+def whole_weights(mu: np.ndarray, nu: np.ndarray) -> NetworkWeights:
+    """`network_weights` for pairs between all points."""
+    n, m = mu.size, nu.size
+    rows, columns = np.append(np.arange(n), np.zeros(m, np.int64)), np.append(np.zeros(n, np.int64), np.arange(m))
+    some = slice(None) if n and m else slice(0)
+    return network_weights(mu, nu, rows[some], columns[some], False)
 
 
 @kernel

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot.marginals import AtMost, Bound, Equal, FixedMass
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import ListedTransport, Solution, Status, marginal
+from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._pricing import Violated
@@ -66,7 +67,30 @@ class Progress(NamedTuple):
     error: float = math.inf
 
 
+class Optimum(NamedTuple):
+    """An optimal tree of adaptive transport with `base` taken off every cost, and feasible potentials to prove it."""
+
+    simplex: NetworkSimplex
+    weights: NetworkWeights
+    source_potential: np.ndarray
+    target_potential: np.ndarray
+    within_limit: bool
+
+
 def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
+    """Solve by the method that suits what the marginals must satisfy."""
+    if isinstance(problem.marginals, Equal | FixedMass):
+        from adaptive_ot.solvers._fixed import solve_fixed
+
+        return solve_fixed(problem, solver, report)
+    optimum = find_optimum(problem, solver, 0.0, report)
+    f, g = optimum.source_potential, optimum.target_potential
+    bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
+    *support, costs = carried(problem, optimum)
+    return certified(problem, solver, tuple(support), costs, f, bound, optimum)
+
+
+def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None]) -> Optimum:
     """Price all pairs, add the violated ones as arcs, pivot to optimality, and again until none is violated.
 
     The first round prices against zero potentials, the duals of the all-slack basis: it finds the cheapest pairs.
@@ -74,9 +98,10 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     # Numba takes half a second to import; only those who solve pay for it.
     from adaptive_ot.solvers._pricing import pricing_for
     from adaptive_ot.solvers._simplex import NetworkSimplex, is_negative
-    from adaptive_ot.solvers._weights import network_weights
+    from adaptive_ot.solvers._weights import network_weights, whole_weights
 
     n, m = problem.cost.shape
+    mu, nu = problem.source_weights, problem.target_weights
     max_pivots = solver.pivot_limit(n + m)
     round_number, gap = 0, math.inf
     simplex: NetworkSimplex | None = None
@@ -85,27 +110,28 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
         pivots, arcs = (simplex.pivots, simplex.arcs.cost.size - n - m) if simplex else (0, 0)
         report(Progress(stage, round_number, fraction, pivots, arcs, gap))
 
-    pricing = pricing_for(problem.cost)
-    cheapest = pricing.cheapest(FIRST_KEEP, lambda done: tell("pricing", done))
-    weights = network_weights(
-        problem.source_weights, problem.target_weights, cheapest.rows, cheapest.columns, pricing.complete
-    )
-    # Targets that take nothing get no arcs.
-    found = only(cheapest, weights.target[cheapest.columns] > 0)
+    pricing = pricing_for(problem.cost, base)
+    found = pricing.cheapest(base, FIRST_KEEP, lambda done: tell("pricing", done))
+    if isinstance(problem.marginals, AtMost):
+        weights = network_weights(mu, nu, found.rows, found.columns, pricing.complete)
+    else:  # which points matter changes with the base
+        weights = whole_weights(mu, nu)
     simplex = NetworkSimplex(weights.source, weights.target)
+    found = only(found, weights.target[found.columns] > 0)  # targets that take nothing get no arcs
     while True:
         round_number += 1
         pivots_before = simplex.pivots
-        simplex.add_arcs(found.rows, found.columns, found.costs)
+        simplex.add_arcs(found.rows, found.columns, found.costs - base)
         within_limit = simplex.optimise(max_pivots, lambda: tell("pivoting", None))
         f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
-        violated = pricing.violated(f, g, LATER_KEEP, lambda done: tell("pricing", done))
-        solution = certify(problem, solver, simplex, weights, f, g + violated.target_minimum, within_limit)
-        gap = solution.gap
+        violated = pricing.violated(f + base, g, LATER_KEEP, lambda done: tell("pricing", done))
+        optimum = Optimum(simplex, weights, f, g + violated.target_minimum, within_limit)
+        gap = max(0.0, simplex.value() * weights.grain - float(mu @ f + nu @ optimum.target_potential))
         rows, columns, costs, _ = found = only(violated, weights.target[violated.columns] > 0)
+        costs = costs - base
         found = only(found, is_negative(costs - f[rows] - g[columns], costs, f[rows], g[columns]))
         if found.rows.size == 0 or simplex.pivots == pivots_before or not within_limit:
-            return solution
+            return optimum
 
 
 def only(violated: Violated, use: np.ndarray) -> Violated:
@@ -114,29 +140,34 @@ def only(violated: Violated, use: np.ndarray) -> Violated:
     return violated if use.all() else violated._replace(rows=rows[use], columns=columns[use], costs=costs[use])
 
 
-def certify(
-    problem: Problem,
-    solver: Exact,
-    simplex: NetworkSimplex,
-    weights: NetworkWeights,
-    source_potential: np.ndarray,
-    target_potential: np.ndarray,
-    within_limit: bool,
-) -> Solution:
-    """The solution at a basis, with its gap to the dual value of feasible potentials."""
+def carried(problem: Problem, optimum: Optimum) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns, masses and costs of the pairs that carry mass."""
     from adaptive_ot.solvers._weights import fit
 
-    mu, nu = problem.source_weights, problem.target_weights
-    rows, columns, flow, cost = simplex.transport(None if weights.unit else weights.real)
+    weights = optimum.weights
+    rows, columns, flow, costs = optimum.simplex.transport(None if weights.unit else weights.real)
     mass = flow * (weights.unit or 1.0)
     if not weights.unit:
-        fit(mass, rows, columns, mu, nu)
-    value = float(cost @ mass)
-    dual_value = float(mu @ source_potential + nu @ target_potential)
-    gap = max(0.0, value - dual_value)
+        fit(mass, rows, columns, problem.source_weights, problem.target_weights)
+    return rows, columns, mass, costs
+
+
+def certified(
+    problem: Problem,
+    solver: Exact,
+    support: Support,
+    costs: np.ndarray,
+    source_potential: np.ndarray,
+    bound: Bound,
+    optimum: Optimum,
+) -> Solution:
+    """The solution with these pairs, and its gap to what its potentials prove."""
+    mu, nu = problem.source_weights, problem.target_weights
+    rows, columns, mass = support
+    value = float(costs @ mass)
+    gap = max(0.0, value - bound.value)
     source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
-    over_source, over_target = source_marginal - mu, target_marginal - nu
-    if not within_limit:
+    if not optimum.within_limit:
         status = Status.PIVOT_LIMIT
     elif gap > solver.tolerance * max(1.0, abs(value)):
         status = Status.IMPRECISE
@@ -145,18 +176,19 @@ def certify(
     present = problem.cost.kind.present
     return Solution(
         problem=problem,
-        transport=ListedTransport(problem.cost.shape, (rows, columns, mass)),
+        transport=ListedTransport(problem.cost.shape, support),
         value=value,
         regularised_value=value,
         mass=float(mass.sum()),
         source_marginal=present(source_marginal),
         target_marginal=present(target_marginal),
         source_potential=present(source_potential),
-        target_potential=present(target_potential),
+        target_potential=present(bound.target_potential),
         active_source=present(source_marginal > 0),
         active_target=present(target_marginal > 0),
+        price=bound.price,
         gap=gap,
-        violation=float(max(over_source.max(initial=0.0), over_target.max(initial=0.0))),
+        violation=problem.marginals.violation(mu, nu, source_marginal, target_marginal),
         status=status,
-        iterations=simplex.pivots,
+        iterations=optimum.simplex.pivots,
     )

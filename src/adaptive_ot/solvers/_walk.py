@@ -1,0 +1,287 @@
+"""Follow an optimal tree while the price of mass rises: partial transport of every mass.
+
+Take a price p off every cost, and adaptive transport moves more the higher p is. The tree of the simplex that is
+optimal at one price stays so until some pair gets a reduced cost of zero; that pair enters, another arc leaves, and the
+tree goes on. What makes this cheap is how potentials depend on the price. A part of the tree that hangs on the root by
+a source has *surplus*: its sources keep their potentials, its targets' fall as fast as p rises. A part that hangs on
+the root by a target lacks mass, and it is the other way round. So reduced costs
+
+* fall, at rate 1, on pairs from a source with surplus to a target without;
+* stay within parts of the same kind, and rise on pairs from a source without to a target with surplus.
+
+Only pairs of the first kind can enter, and each entry joins two parts of different kinds: a pivot through the root,
+which is what moves mass. And since no reduced cost falls faster than the price rises, the pairs that can enter before
+the price has risen by w are those whose reduced cost is below w now: a short list, made anew now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_ot.solvers._jit import kernel
+from adaptive_ot.solvers._near import NearPairs, Pairs
+from adaptive_ot.solvers._simplex import NetworkSimplex, _find_cycle, _push, _refresh_potentials, _rehang
+
+# About this many pairs for every node are listed at once; at first, a small share of these is watched.
+LISTED_PER_NODE = 24
+WATCHED_SHARE = 0.02
+
+# Up to this many pairs, all are listed.
+ALL_LISTED = 2**14
+
+# About this many elementary steps pass between two looks at the clock and at Ctrl-C.
+WORK_PER_CALL = 20_000_000
+STEPS_PER_CALL = 4096
+
+TINY = 1e-300  # a width to double
+
+# Why a walk came back: it moved what it should, no pair can enter before the end of its window, or there is more to do.
+REACHED, WINDOW_DONE, INTERRUPTED = 0, 1, 2
+
+
+class Steps(NamedTuple):
+    """The pairs that entered, in order: their nodes and costs, the price at which, and the flow each one moved."""
+
+    tail: np.ndarray
+    head: np.ndarray
+    cost: np.ndarray
+    price: np.ndarray
+    amount: np.ndarray
+
+    @classmethod
+    def room(cls, size: int) -> Steps:
+        """Room for so many steps."""
+        nodes, numbers = (np.empty(size, np.uint32) for _ in range(2)), (np.empty(size) for _ in range(2))
+        return cls(*nodes, *numbers, np.empty(size, np.int64))
+
+
+@kernel
+def find_surplus(tree, sources, surplus):
+    """Mark the nodes of the parts that hang on the root by a source."""
+    root = tree.parent.size - 1
+    node, has_surplus = tree.following[root], False
+    while node != root:
+        if tree.depth[node] == 1:
+            has_surplus = node < sources
+        surplus[node] = has_surplus
+        node = tree.following[node]
+
+
+@kernel
+def moved_mass(tree, sources, source_weights):
+    """How much flow does not go from a source to the root."""
+    root = tree.parent.size - 1
+    total = 0
+    for node in range(sources):
+        total += source_weights[node] - (tree.flow[node] if tree.parent[node] == root else 0)
+    return total
+
+
+@kernel
+def _enter_if(node, sources, surplus, potential):
+    """The potential of a node whose pairs can enter from its side, and -inf for the others."""
+    return potential if surplus == (node < sources) else -np.inf
+
+
+@kernel
+def _watch(tail, head, cost, potential, surplus, price, width, watched_tail, watched_head, watched_cost):
+    """Copy the pairs with a reduced cost below `width`; returns how many there are."""
+    count = 0
+    for k in range(tail.size):
+        i, j = tail[k], head[k]
+        reduced = cost[k] - potential[i] - potential[j]
+        if surplus[i] != surplus[j]:
+            reduced += -price if surplus[i] else price
+        if reduced < width:
+            watched_tail[count], watched_head[count], watched_cost[count] = i, j, cost[k]
+            count += 1
+    return count
+
+
+@kernel
+def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, moved, steps, work_limit):
+    """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
+
+    Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if the goal was reached, the pair whose entry would take the flow to it or beyond.
+    """
+    size = tail.size
+    watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
+    ready = np.empty(tree.parent.size)
+    step, work = 0, 0
+    while True:
+        _refresh_potentials(tree)
+        for node in range(ready.size):
+            ready[node] = _enter_if(node, sources, surplus[node], tree.potential[node])
+        watched = watched_tail, watched_head, watched_cost
+        count = _watch(tail, head, cost, tree.potential, surplus, price, width, *watched)
+        listing = size + 4 * ready.size
+        work += listing
+        until = min(end, price + width)
+        watching = 0
+        while True:
+            lowest, entering = until, -1
+            for k in range(count):
+                key = watched_cost[k] - ready[watched_tail[k]] - ready[watched_head[k]]
+                if key < lowest:
+                    lowest, entering = key, k
+            watching += count
+            work += count + 100
+            if entering < 0 or step == steps.tail.size or work > work_limit:
+                break
+            price = max(price, lowest)
+            i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
+            top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+            if moved + amount >= goal:
+                return REACHED, price, width, moved, step, i, j, pair_cost
+            if amount > 0:
+                _push(tree, sources, i, j, top, amount)
+            steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
+            steps.price[step], steps.amount[step] = price, amount
+            step += 1
+            moved += amount
+            change = lowest
+            if target_side:
+                i, j, change = j, i, -lowest
+            work += 4 * _rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
+            _flip(tree, sources, surplus, ready, i)
+        if step == steps.tail.size or work > work_limit:
+            return INTERRUPTED, price, width, moved, step, watched_tail[0], watched_head[0], 0.0
+        price = until if until < np.inf else price
+        if until >= end:
+            return WINDOW_DONE, price, width, moved, step, tail[0], head[0], 0.0
+        width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
+
+
+@kernel
+def _flip(tree, sources, surplus, ready, top):
+    """A part of the tree went from one kind to the other."""
+    node = top
+    while True:
+        surplus[node] = not surplus[node]
+        ready[node] = _enter_if(node, sources, surplus[node], tree.potential[node])
+        node = tree.following[node]
+        if tree.depth[node] <= tree.depth[top]:
+            return
+
+
+class Walk:
+    """The state of a walk: a tree, the price it is optimal at, and how much flow has moved.
+
+    Parameters
+    ----------
+    near
+        Finds pairs of low reduced cost.
+    simplex
+        An optimal tree for costs with `base` taken off, without arcs to targets that weigh nothing.
+    source_weights, target_weights
+        The integers it computes with.
+    base
+        What was taken off every cost; prices here are relative to it.
+    tell
+        Called several times a second.
+    """
+
+    def __init__(
+        self,
+        near: NearPairs,
+        simplex: NetworkSimplex,
+        source_weights: np.ndarray,
+        target_weights: np.ndarray,
+        base: float,
+        tell: Callable[[], None],
+    ) -> None:
+        self.near, self.tree, self.base, self.tell = near, simplex.tree, base, tell
+        self.sources, self.takes = np.uint32(simplex.sources), target_weights > 0
+        self.surplus = np.zeros(self.tree.parent.size, np.bool_)
+        find_surplus(self.tree, self.sources, self.surplus)
+        self.moved = int(moved_mass(self.tree, self.sources, source_weights))
+        self.price, self.pivots = 0.0, 0
+        self.last = None  # the pair whose entry takes the flow to the goal
+        self.steps: list[Steps] = []
+        n, m = near.shape
+        self.most_listed = LISTED_PER_NODE * (n + m) if n * m > ALL_LISTED else n * m
+        self.listed_width = np.inf if n * m <= ALL_LISTED else 0.0
+        self.watched_width = np.inf
+
+    def potentials(self) -> tuple[np.ndarray, np.ndarray]:
+        """Feasible potentials at the current price (relative to the base)."""
+        n = int(self.sources)
+        potential, surplus = self.tree.potential[:-1], self.surplus[:-1]
+        return potential[:n] - self.price * ~surplus[:n], potential[n:] - self.price * surplus[n:]
+
+    def to(self, goal: int) -> bool:
+        """Walk until a flow of `goal` has moved; False if it cannot, at any price."""
+        idle = False
+        while self.moved < goal:
+            pairs, end = self._window(idle)
+            if pairs is None:
+                return False
+            before = self.pivots
+            if self._walk(pairs, end, goal):
+                return True
+            idle = self.pivots == before
+        return True
+
+    def _walk(self, pairs: Pairs, end: float, goal: int) -> bool:
+        """Walk over listed pairs up to a price, or to the goal."""
+        tail, head = pairs.rows.astype(np.uint32), (pairs.columns + int(self.sources)).astype(np.uint32)
+        costs = pairs.costs - self.base
+        spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
+        self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
+        while True:
+            steps = Steps.room(STEPS_PER_CALL)
+            reason, self.price, self.watched_width, self.moved, count, *pair = walk(
+                self.tree,
+                self.sources,
+                self.surplus,
+                tail,
+                head,
+                costs,
+                self.price,
+                end,
+                self.watched_width,
+                goal,
+                self.moved,
+                steps,
+                WORK_PER_CALL,
+            )
+            self.pivots += count
+            self.steps.append(Steps(*(side[:count] for side in steps)))
+            self.tell()
+            if reason == REACHED:
+                self.last = tuple(pair)
+            if reason != INTERRUPTED:
+                return reason == REACHED
+
+    def _window(self, idle: bool) -> tuple[Pairs | None, float]:
+        """Pairs among which are all that can enter before the price reaches an end, and this end."""
+        n = int(self.sources)
+        if idle or self.listed_width == 0:
+            # Nothing happens until the first pair from a source with surplus to a target without can enter.
+            f, g = self._prices()
+            f[~self.surplus[:n]], g[self.surplus[n:-1] | ~self.takes] = -np.inf, -np.inf
+            lowest = self.near.lowest(f, g)
+            if lowest == np.inf:
+                return None, self.price
+            self.price += max(0.0, lowest)
+        f, g = self._prices()
+        if self.listed_width == 0:
+            self.listed_width = self.near.quantile(f, g, self.most_listed / 2)
+        while True:
+            pairs = self.near.below(f, g, self.listed_width, self.most_listed)
+            if pairs is not None:
+                break
+            self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 5 // 4
+        width = self.listed_width
+        if pairs.rows.size < self.most_listed // 4:
+            self.listed_width *= 2
+        useful = self.takes[pairs.columns]
+        return Pairs(*(side[useful] for side in pairs)), self.price + width
+
+    def _prices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Potentials of the costs themselves."""
+        f, g = self.potentials()
+        return f + (self.base + self.price), g
