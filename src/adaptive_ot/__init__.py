@@ -9,6 +9,7 @@ from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.errors import AdaptiveOTError, Infeasible, InvalidInput, MissingDependency, NotConverged
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, SoftKL
+from adaptive_ot.paths import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
 from adaptive_ot.solve import solve
@@ -31,6 +32,7 @@ __all__ = [
     "InvalidInput",
     "JointCost",
     "LabelPlan",
+    "MassPath",
     "MissingDependency",
     "NotConverged",
     "Problem",
@@ -40,5 +42,7 @@ __all__ = [
     "Solution",
     "SolutionBatch",
     "Status",
+    "Suggestion",
+    "mass_path",
     "solve",
 ]

@@ -9,7 +9,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.errors import NotConverged
-from adaptive_ot.marginals import AtMost, Marginals
+from adaptive_ot.marginals import Marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import Entropic, solve_entropic

@@ -6,12 +6,13 @@ It is adaptive transport with a price taken off every cost (fact 6). From a pric
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from adaptive_ot.errors import Infeasible
-from adaptive_ot.marginals import FixedMass
+from adaptive_ot.marginals import Equal, FixedMass
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Support
 from adaptive_ot.solvers._jit import kernel
@@ -31,28 +32,38 @@ MOVABLE = 1 - 1e-9
 def solve_fixed(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
     """Solve at a price that is not too high, then walk."""
     mu, nu = problem.source_weights, problem.target_weights
-    marginals = problem.marginals
-    amount = marginals.amount(mu, nu) if isinstance(marginals, FixedMass) else float(mu.sum())
+    amount = prescribed(problem)
     near = NearPairs(problem.cost)
     base = first_price(near, mu, nu, amount)
     optimum = find_optimum(problem, solver, base, report)
     simplex, weights = optimum.simplex, optimum.weights
 
     def tell() -> None:
-        fraction = min(1.0, walk.moved * weights.grain / amount)
-        report(Progress("walking", 0, fraction, simplex.pivots + walk.pivots, 0, np.inf))
+        report(Progress("walking", 0, min(1.0, walk.mass / amount), simplex.pivots + walk.pivots, 0, math.inf))
 
-    walk = Walk(near, simplex, weights.source, weights.target, base, tell)
-    goal = flow_of(amount, weights)
-    if optimum.within_limit and not walk.to(goal) and walk.moved * weights.grain < MOVABLE * amount:
-        raise Infeasible(amount, walk.moved * weights.grain)
-    simplex.pivots += walk.pivots
-    support = transport(walk, weights, amount, mu, nu)
+    walk = Walk(near, simplex.tree, weights, base, tell)
+    if optimum.within_limit and not walk.to(flow_of(amount, weights)) and walk.mass < MOVABLE * amount:
+        raise Infeasible(amount, walk.mass)
+    return solution_of(problem, solver, walk, optimum.within_limit, simplex.pivots + walk.pivots)
+
+
+def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool, pivots: int) -> Solution:
+    """The solution where a walk ended."""
+    mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
+    support = transport(walk, prescribed(problem), mu, nu)
     f, _ = walk.potentials()
-    price = base + walk.price
-    f = marginals.clipped(f if isinstance(marginals, FixedMass) else f + price)
-    bound = marginals.bound(mu, nu, f, near.minima(f)[1])
-    return certified(problem, solver, support, problem.cost.entries(*support[:2]), f, bound, optimum)
+    if isinstance(marginals, Equal):  # the price is part of the potentials
+        f = f + (walk.base + walk.price)
+    f = marginals.clipped(f)
+    bound = marginals.bound(mu, nu, f, walk.near.minima(f)[1])
+    costs = problem.cost.entries(*support[:2])
+    return certified(problem, solver, support, costs, f, bound, within_limit, pivots)
+
+
+def prescribed(problem: Problem) -> float:
+    """The mass to move."""
+    mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
+    return marginals.amount(mu, nu) if isinstance(marginals, FixedMass) else float(mu.sum())
 
 
 def flow_of(amount: float, weights: NetworkWeights) -> int:
@@ -80,7 +91,7 @@ def first_price(near: NearPairs, mu: np.ndarray, nu: np.ndarray, amount: float) 
 
 @kernel
 def push(tree, sources, i, j, amount):
-    """Send real flow around the cycle of a pair; returns nothing but the changed tree."""
+    """Send flow around the cycle of a pair."""
     a, b = i, j
     while a != b:
         if tree.depth[a] >= tree.depth[b]:
@@ -90,24 +101,22 @@ def push(tree, sources, i, j, amount):
     _push(tree, sources, i, j, a, amount)
 
 
-def transport(walk: Walk, weights: NetworkWeights, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
-    """The pairs that carry mass where a walk ended, with the last one taking what is left to move."""
-    tree, sources = walk.tree, int(walk.sources)
+def transport(walk: Walk, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
+    """The pairs that carry mass where a walk ended, the last one taking what is left to move."""
+    tree, weights, sources = walk.tree, walk.weights, int(walk.sources)
     if weights.unit:
         flow, least = tree.flow * weights.unit, np.zeros(tree.flow.size)
     else:
         flow, least = settled(tree, weights.real)
-    if walk.last:
+    rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
+    left = amount - float(mass.sum())
+    if walk.last and left > 0:
+        i, j = walk.last
+        push(tree._replace(flow=flow), walk.sources, np.uint32(i), np.uint32(j), left)
         rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
-        i, j, _ = walk.last
-        left = max(0.0, amount - float(mass.sum()))
-        push(tree._replace(flow=flow), walk.sources, i, j, left)
-        rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
-        if left > 0:
-            at = np.searchsorted(rows * nu.size + columns, i * nu.size + j - sources)
-            rows, columns, mass = (np.insert(*part) for part in ((rows, at, i), (columns, at, j - sources), (mass, at, left)))
-    else:
-        rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
+        place = np.searchsorted(rows * nu.size + columns, i * nu.size + j - sources)
+        new = zip((rows, columns, mass), (i, j - sources, left), strict=True)
+        rows, columns, mass = (np.insert(side, place, value) for side, value in new)
     if not weights.unit:
         fit(mass, rows, columns, mu, nu)
     return rows, columns, mass

@@ -98,8 +98,7 @@ class NearPairs:
 
     def __init__(self, cost: Cost) -> None:
         self.cost, self.shape = cost, cost.shape
-        n, m = cost.shape
-        self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
+        self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, cost.shape[1]))
         # A lower bound of every cost, within rounding of it: no pair is missed.
         self.points = inner_product_bound(cost, HALF_ULP) if isinstance(cost, PointCost) else ()
         self.listed = Pairs(*cost.pairs_below(np.inf)) if isinstance(cost, SparseCost) else None

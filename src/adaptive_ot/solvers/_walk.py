@@ -23,7 +23,8 @@ import numpy as np
 
 from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers._near import NearPairs, Pairs
-from adaptive_ot.solvers._simplex import NetworkSimplex, _find_cycle, _push, _refresh_potentials, _rehang
+from adaptive_ot.solvers._simplex import Tree, _find_cycle, _push, _refresh_potentials, _rehang, slack_tree
+from adaptive_ot.solvers._weights import NetworkWeights
 
 # About this many pairs for every node are listed at once; at first, a small share of these is watched.
 LISTED_PER_NODE = 24
@@ -56,6 +57,12 @@ class Steps(NamedTuple):
         """Room for so many steps."""
         nodes, numbers = (np.empty(size, np.uint32) for _ in range(2)), (np.empty(size) for _ in range(2))
         return cls(*nodes, *numbers, np.empty(size, np.int64))
+
+
+@kernel
+def refresh_potentials(tree):
+    """Recompute every potential from the tree."""
+    _refresh_potentials(tree)
 
 
 @kernel
@@ -105,7 +112,8 @@ def _watch(tail, head, cost, potential, surplus, price, width, watched_tail, wat
 def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, moved, steps, work_limit):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
-    Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if the goal was reached, the pair whose entry would take the flow to it or beyond.
+    Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if
+    the goal was reached, the pair whose entry would take the flow to it or beyond.
     """
     size = tail.size
     watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
@@ -135,7 +143,7 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
             i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
             top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
             if moved + amount >= goal:
-                return REACHED, price, width, moved, step, i, j, pair_cost
+                return REACHED, price, width, moved, step, i, j
             if amount > 0:
                 _push(tree, sources, i, j, top, amount)
             steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
@@ -148,10 +156,10 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
             work += 4 * _rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
             _flip(tree, sources, surplus, ready, i)
         if step == steps.tail.size or work > work_limit:
-            return INTERRUPTED, price, width, moved, step, watched_tail[0], watched_head[0], 0.0
+            return INTERRUPTED, price, width, moved, step, tail[0], head[0]
         price = until if until < np.inf else price
         if until >= end:
-            return WINDOW_DONE, price, width, moved, step, tail[0], head[0], 0.0
+            return WINDOW_DONE, price, width, moved, step, tail[0], head[0]
         width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
 
 
@@ -167,6 +175,24 @@ def _flip(tree, sources, surplus, ready, top):
             return
 
 
+@kernel
+def repeat(tree, sources, steps, goal):
+    """Take steps again, from the slack tree, until a flow of `goal` has moved; returns the first step not taken."""
+    moved = 0
+    for k in range(steps.tail.size):
+        i, j, change = steps.tail[k], steps.head[k], steps.price[k]
+        if moved + steps.amount[k] >= goal:
+            return k
+        top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+        if amount > 0:
+            _push(tree, sources, i, j, top, amount)
+        moved += amount
+        if target_side:
+            i, j, change = j, i, -change
+        _rehang(tree, sources, i, j, leaving, steps.cost[k], amount, change)
+    return steps.tail.size
+
+
 class Walk:
     """The state of a walk: a tree, the price it is optimal at, and how much flow has moved.
 
@@ -174,9 +200,9 @@ class Walk:
     ----------
     near
         Finds pairs of low reduced cost.
-    simplex
-        An optimal tree for costs with `base` taken off, without arcs to targets that weigh nothing.
-    source_weights, target_weights
+    tree
+        Optimal for costs with `base` taken off, without arcs to targets that weigh nothing.
+    weights
         The integers it computes with.
     base
         What was taken off every cost; prices here are relative to it.
@@ -187,30 +213,55 @@ class Walk:
     def __init__(
         self,
         near: NearPairs,
-        simplex: NetworkSimplex,
-        source_weights: np.ndarray,
-        target_weights: np.ndarray,
+        tree: Tree,
+        weights: NetworkWeights,
         base: float,
-        tell: Callable[[], None],
+        tell: Callable[[], None] = lambda: None,
     ) -> None:
-        self.near, self.tree, self.base, self.tell = near, simplex.tree, base, tell
-        self.sources, self.takes = np.uint32(simplex.sources), target_weights > 0
-        self.surplus = np.zeros(self.tree.parent.size, np.bool_)
-        find_surplus(self.tree, self.sources, self.surplus)
-        self.moved = int(moved_mass(self.tree, self.sources, source_weights))
+        self.near, self.tree, self.weights, self.base, self.tell = near, tree, weights, base, tell
+        self.sources, self.takes = np.uint32(weights.source.size), weights.target > 0
+        self.surplus = np.zeros(tree.parent.size, np.bool_)
+        find_surplus(tree, self.sources, self.surplus)
+        self.moved = int(moved_mass(tree, self.sources, weights.source))
         self.price, self.pivots = 0.0, 0
-        self.last = None  # the pair whose entry takes the flow to the goal
-        self.steps: list[Steps] = []
+        self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
+        self.record: list[Steps] = []
         n, m = near.shape
         self.most_listed = LISTED_PER_NODE * (n + m) if n * m > ALL_LISTED else n * m
         self.listed_width = np.inf if n * m <= ALL_LISTED else 0.0
         self.watched_width = np.inf
+
+    @property
+    def mass(self) -> float:
+        """How much has moved."""
+        return self.moved * self.weights.grain
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
         """Feasible potentials at the current price (relative to the base)."""
         n = int(self.sources)
         potential, surplus = self.tree.potential[:-1], self.surplus[:-1]
         return potential[:n] - self.price * ~surplus[:n], potential[n:] - self.price * surplus[n:]
+
+    @classmethod
+    def repeated(cls, near: NearPairs, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Walk:
+        """An earlier walk from the slack tree, repeated until a flow of `goal` has moved."""
+        tree = slack_tree(weights.source, weights.target)
+        at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
+        refresh_potentials(tree)
+        walk = cls(near, tree, weights, base)
+        if at < steps.tail.size:
+            walk.price, walk.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
+        elif at:
+            walk.price = float(steps.price[-1])
+        return walk
+
+    def steps(self) -> Steps:
+        """All steps taken."""
+        return (
+            Steps(*(np.concatenate(sides) for sides in zip(*self.record, strict=True)))
+            if self.record
+            else Steps.room(0)
+        )
 
     def to(self, goal: int) -> bool:
         """Walk until a flow of `goal` has moved; False if it cannot, at any price."""
@@ -249,10 +300,10 @@ class Walk:
                 WORK_PER_CALL,
             )
             self.pivots += count
-            self.steps.append(Steps(*(side[:count] for side in steps)))
+            self.record.append(Steps(*(side[:count] for side in steps)))
             self.tell()
             if reason == REACHED:
-                self.last = tuple(pair)
+                self.last = int(pair[0]), int(pair[1])
             if reason != INTERRUPTED:
                 return reason == REACHED
 

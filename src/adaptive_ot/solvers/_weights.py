@@ -17,7 +17,7 @@ class NetworkWeights(NamedTuple):
     """Integers that stand for the weights of the sources and targets.
 
     One integer stands for a mass of `grain`. Where all weights are multiples of it, it is the `unit`, and a flow times
-    the unit is a mass. Otherwise the unit is 0, and mass is computed from the `real` weights (of sources, then targets).
+    the unit is a mass. Otherwise the unit is 0, and mass comes from the `real` weights (of sources, then targets).
     """
 
     source: np.ndarray

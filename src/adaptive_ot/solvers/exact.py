@@ -87,7 +87,7 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     f, g = optimum.source_potential, optimum.target_potential
     bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
     *support, costs = carried(problem, optimum)
-    return certified(problem, solver, tuple(support), costs, f, bound, optimum)
+    return certified(problem, solver, tuple(support), costs, f, bound, optimum.within_limit, optimum.simplex.pivots)
 
 
 def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None]) -> Optimum:
@@ -159,7 +159,8 @@ def certified(
     costs: np.ndarray,
     source_potential: np.ndarray,
     bound: Bound,
-    optimum: Optimum,
+    within_limit: bool,
+    pivots: int,
 ) -> Solution:
     """The solution with these pairs, and its gap to what its potentials prove."""
     mu, nu = problem.source_weights, problem.target_weights
@@ -167,7 +168,7 @@ def certified(
     value = float(costs @ mass)
     gap = max(0.0, value - bound.value)
     source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
-    if not optimum.within_limit:
+    if not within_limit:
         status = Status.PIVOT_LIMIT
     elif gap > solver.tolerance * max(1.0, abs(value)):
         status = Status.IMPRECISE
@@ -190,5 +191,5 @@ def certified(
         gap=gap,
         violation=problem.marginals.violation(mu, nu, source_marginal, target_marginal),
         status=status,
-        iterations=optimum.simplex.pivots,
+        iterations=pivots,
     )
