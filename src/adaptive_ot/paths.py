@@ -114,7 +114,8 @@ class MassPath:
     @classmethod
     def of(cls, problem: Problem, steps: Steps, weights: NetworkWeights, base: float) -> MassPath:
         """The path of a walk."""
-        moving = steps.amount > 0
+        # Weights that were rounded up to integers leave a few of these over, which move last and mean nothing.
+        moving = steps.amount > (0 if weights.unit else weights.source.size + weights.target.size)
         price, mass = base + steps.price[moving], np.cumsum(steps.amount[moving]) * weights.grain
         corner = np.append(price[1:] > price[:-1], True)[: price.size]
         price, mass = price[corner], np.append(0.0, mass[corner])

@@ -150,7 +150,7 @@ class NearPairs:
             sample, share = costs - f[rows] - g[columns], count / max(1, costs.size)
         else:
             n, m = self.shape
-            rows = np.arange(0, n, 1 + n // ROWS_SAMPLED)
+            rows = range(0, n, 1 + n // ROWS_SAMPLED)
             sample = np.concatenate([self.cost.block(i, i + 1)[0] - f[i] - g for i in rows])
             share = count / (n * m)
         sample = sample[(sample > 0) & np.isfinite(sample)]

@@ -55,8 +55,8 @@ class Steps(NamedTuple):
     @classmethod
     def room(cls, size: int) -> Steps:
         """Room for so many steps."""
-        nodes, numbers = (np.empty(size, np.uint32) for _ in range(2)), (np.empty(size) for _ in range(2))
-        return cls(*nodes, *numbers, np.empty(size, np.int64))
+        tail, head = np.empty(size, np.uint32), np.empty(size, np.uint32)
+        return cls(tail, head, np.empty(size), np.empty(size), np.empty(size, np.int64))
 
 
 @kernel
@@ -137,10 +137,12 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
                     lowest, entering = key, k
             watching += count
             work += count + 100
-            if entering < 0 or step == steps.tail.size or work > work_limit:
+            if entering < 0:
                 break
-            price = max(price, lowest)
             i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
+            if step == steps.tail.size or (work > work_limit and step > 0):
+                return INTERRUPTED, price, width, moved, step, i, j
+            price = max(price, lowest)
             top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
             if moved + amount >= goal:
                 return REACHED, price, width, moved, step, i, j
@@ -155,12 +157,10 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
                 i, j, change = j, i, -lowest
             work += 4 * _rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
             _flip(tree, sources, surplus, ready, i)
-        if step == steps.tail.size or work > work_limit:
-            return INTERRUPTED, price, width, moved, step, tail[0], head[0]
         price = until if until < np.inf else price
-        if until >= end:
-            return WINDOW_DONE, price, width, moved, step, tail[0], head[0]
         width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
+        if until >= end or work > work_limit:
+            return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
 
 
 @kernel
@@ -257,11 +257,7 @@ class Walk:
 
     def steps(self) -> Steps:
         """All steps taken."""
-        return (
-            Steps(*(np.concatenate(sides) for sides in zip(*self.record, strict=True)))
-            if self.record
-            else Steps.room(0)
-        )
+        return Steps(*(np.concatenate(sides) for sides in zip(Steps.room(0), *self.record, strict=True)))
 
     def to(self, goal: int) -> bool:
         """Walk until a flow of `goal` has moved; False if it cannot, at any price."""

@@ -86,8 +86,9 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     optimum = find_optimum(problem, solver, 0.0, report)
     f, g = optimum.source_potential, optimum.target_potential
     bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
-    *support, costs = carried(problem, optimum)
-    return certified(problem, solver, tuple(support), costs, f, bound, optimum.within_limit, optimum.simplex.pivots)
+    rows, columns, mass, costs = carried(problem, optimum)
+    pivots = optimum.simplex.pivots
+    return certified(problem, solver, (rows, columns, mass), costs, f, bound, optimum.within_limit, pivots)
 
 
 def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None]) -> Optimum:
