@@ -8,7 +8,7 @@
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.errors import AdaptiveOTError, Infeasible, InvalidInput, MissingDependency, NotConverged
-from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, SoftKL
+from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.paths import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
@@ -32,6 +32,7 @@ __all__ = [
     "InvalidInput",
     "JointCost",
     "LabelPlan",
+    "Marginals",
     "MassPath",
     "MissingDependency",
     "NotConverged",

@@ -10,6 +10,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.paths import MassPath
 from adaptive_ot.solution import Solution
 
 if TYPE_CHECKING:
@@ -68,6 +69,50 @@ def transport(solution: Solution, source_points: Any = None, target_points: Any 
         ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries].tolist(), **style)
     _draw_legend(ax, active, palette.legend)
     ax.set_title(_title(solution))
+    return ax
+
+
+def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
+    """Draw what mass costs: the price of the next unit over the mass moved so far, and the masses worth a look.
+
+    Parameters
+    ----------
+    path
+        What `adaptive_ot.mass_path` returned.
+    ax
+        Where to draw; by default on a new figure, which is ``ax.figure``.
+
+    Returns
+    -------
+    The axes. Everything below the line at price 0 pays: that is what adaptive transport moves.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> from adaptive_ot import plot
+    >>> ax = plot.mass_path(aot.mass_path([[-3.0, 1.0], [2.0, 4.0]]))
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['price of mass', 'adaptive: mass 0.5', 'elbow: mass 0.5']
+    """
+    check.instance("path", path, MassPath)
+    ax = _new_axes() if ax is None else ax
+    ax.set_xlabel("mass moved")
+    ax.set_ylabel("price of the next unit (lambda)")
+    ax.set_title(f"{path.price.size} prices, mass 0 to {path.most_mass:.4g}")
+    if path.price.size == 0:
+        return ax
+    ax.stairs(path.price, path.mass, baseline=None, color=BLUE, linewidth=1.8, label="price of mass")
+    paying = path.mass_at(0.0)
+    if paying > 0:
+        pieces = path.price < 0
+        ax.stairs(path.price[pieces], path.mass[: pieces.sum() + 1], baseline=0.0, fill=True, color=SKY, alpha=0.3)
+    ax.axhline(0.0, color=GREY, linewidth=0.8)
+    for (name, mass), colour, style in zip(
+        path.suggest()._asdict().items(), (VERMILLION, GREEN), ("--", ":"), strict=True
+    ):
+        ax.axvline(mass, color=colour, linestyle=style, linewidth=1.5, label=f"{name}: mass {mass:.4g}")
+    ax.margins(x=0.02)
+    ax.legend(frameon=False)
     return ax
 
 
@@ -140,7 +185,7 @@ def _palette(solution: Solution) -> _Palette:
     """By cluster where these are few, otherwise by side."""
     clusters = solution.clusters()
     n, m = solution.problem.cost.shape
-    rows = solution.support[0]
+    rows = solution.main_pairs()[0]
     if len(clusters) > len(CLUSTER_COLOURS):
         return _Palette(
             np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), np.full(len(rows), GREY), SIDE_COLOURS
@@ -158,7 +203,7 @@ def _draw_lines(
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
 
-    rows, columns, mass = solution.support
+    rows, columns, mass = solution.main_pairs()
     share = mass / mass.max(initial=0.0) if mass.size else mass
     rgba = to_rgba_array(colours.tolist())
     rgba[:, 3] = 0.25 + 0.55 * share

@@ -225,7 +225,7 @@ class Solution:
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
 
-        rows, columns, mass = self._main_pairs()
+        rows, columns, mass = self.main_pairs()
         n, m = self.problem.cost.shape
         graph = sparse.coo_array((mass, (rows, columns + n)), shape=(n + m, n + m))
         _, component = connected_components(graph, directed=False)
@@ -293,7 +293,16 @@ class Solution:
         mapped[moving] = self.transport.times(targets)[moving] / leaving[moving]
         return cost.kind.present(mapped)
 
-    def _main_pairs(self) -> Support:
+    def main_pairs(self) -> Support:
+        """The pairs that tie points together: the `support`, or, of an entropic plan, those that `clusters` counts.
+
+        Examples
+        --------
+        >>> import adaptive_ot as aot
+        >>> solution = aot.solve([[-1.0, 9.0], [9.0, -2.0]], solver=aot.Entropic(0.5))
+        >>> len(solution.support[2]), len(solution.main_pairs()[2])
+        (4, 2)
+        """
         rows, columns, mass = self.support
         if self.active_share == 0:
             return rows, columns, mass

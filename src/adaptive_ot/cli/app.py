@@ -30,6 +30,10 @@ def solve(
     source_weights: Path | None = None,
     target_weights: Path | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    equal: Annotated[bool, Parameter(negative=())] = False,
+    mass: float | None = None,
+    tau: float | None = None,
+    rho: float | None = None,
     epsilon: float | None = None,
     entropy: Literal["augmented", "product", "counting"] | None = None,
     tolerance: float = 1e-9,
@@ -38,6 +42,8 @@ def solve(
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Solve a problem from a cost matrix, or from two point files and a reach.
+
+    Adaptive transport, unless --equal, --mass, --tau or --rho asks for another model; see docs/choosing.md.
 
     Files are .npy, .csv (numbers separated by commas; a first line without any number is a header) or .npz (one array,
     or one named "cost" for a cost, "x" for points, "weights" for weights; a cost may also come from
@@ -58,6 +64,14 @@ def solve(
     output
         Where to write the plan: .npz (read it with scipy.sparse.load_npz), .csv (source, target, mass; counted from 0)
         or .npy (dense).
+    equal
+        Balanced transport: move everything.
+    mass
+        Partial transport: move exactly so much.
+    tau
+        Unbalanced transport, with --epsilon: marginals may differ from the weights, for this price of divergence.
+    rho
+        Robust transport: move everything between reweightings inside a chi-square ball of this size.
     epsilon
         Solve with this much entropy, in units of the cost; exactly if not given.
     entropy
@@ -72,10 +86,54 @@ def solve(
     json
         Print a summary for programs.
     """
-    from adaptive_ot.cli.solving import Request, run
+    from adaptive_ot.cli.inputs import Inputs
+    from adaptive_ot.cli.solving import Model, Request, run
 
-    files = cost, targets, reach, source_weights, target_weights, output
-    return run(Request(*files, epsilon, entropy, tolerance, max_pivots, max_iterations, json))
+    inputs = Inputs(cost, targets, reach, source_weights, target_weights)
+    limits = tolerance, max_pivots, max_iterations
+    return run(Request(inputs, Model(equal, mass, tau, rho), output, epsilon, entropy, *limits, json))
+
+
+@app.command
+def path(
+    cost: Path,
+    targets: Path | None = None,
+    /,
+    *,
+    reach: float | None = None,
+    source_weights: Path | None = None,
+    target_weights: Path | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    plot: Path | None = None,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """What it costs to move every mass: which one to choose for partial transport.
+
+    Files are as for "solve".
+
+    Parameters
+    ----------
+    cost
+        Cost matrix, sources x targets, of any sign; or the source points, one a row.
+    targets
+        Target points, one a row; then the first file holds the source points.
+    reach
+        With two point files: the distance at which matching stops to pay; without, prices are squared distances.
+    source_weights
+        A weight for every source; by default 1/n each.
+    target_weights
+        A weight for every target; by default 1/m each.
+    output
+        Where to write the corners of the path, as .csv: mass, least cost of moving it, price of a unit from there on.
+    plot
+        Where to draw the path: .png, .svg or .pdf.
+    json
+        Print a summary for programs.
+    """
+    from adaptive_ot.cli.inputs import Inputs
+    from adaptive_ot.cli.walking import Request, run
+
+    return run(Request(Inputs(cost, targets, reach, source_weights, target_weights), output, plot, json))
 
 
 @app.command

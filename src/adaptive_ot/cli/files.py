@@ -15,6 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from adaptive_ot.errors import AdaptiveOTError, InvalidInput
+from adaptive_ot.paths import MassPath
 from adaptive_ot.solution import Solution
 
 READABLE = (".npy", ".npz", ".csv")
@@ -44,11 +45,17 @@ def read_weights(argument: str, path: Path) -> np.ndarray:
     return weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights
 
 
-def check_output(path: Path, shape: tuple[int, ...] = (), inputs: tuple[Path | None, ...] = ()) -> None:
-    """Refuse a place where the plan could not be written later, before the work starts."""
-    name = f"--output '{path}'"
-    if path.suffix.lower() not in WRITABLE:
-        raise InvalidInput(name, f"must end in {_any_of(WRITABLE)}", _suffix(path), "Choose one of them.")
+def check_output(
+    path: Path,
+    suffixes: tuple[str, ...],
+    shape: tuple[int, ...] = (),
+    inputs: tuple[Path | None, ...] = (),
+    option: str = "--output",
+) -> None:
+    """Refuse a place where a result could not be written later, before the work starts."""
+    name = f"{option} '{path}'"
+    if path.suffix.lower() not in suffixes:
+        raise InvalidInput(name, f"must end in {_any_of(suffixes)}", _suffix(path), "Choose one of them.")
     folder = path.parent
     with _trouble(name, "must be a place to write to"):
         if path.is_dir():
@@ -82,7 +89,15 @@ def write_plan(path: Path, solution: Solution) -> None:
     write_atomically("--output", path, writers[path.suffix.lower()])
 
 
-def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], None]) -> None:
+def write_path(path: Path, found: MassPath) -> None:
+    """The corners of a mass path as .csv: mass, least cost, and the price of a unit from there on, if it goes on."""
+    prices = [f"{price:.17g}" for price in found.price]
+    lines = zip(found.mass, found.value, [*prices, ""], strict=True)
+    text = "mass,value,price\n" + "".join(f"{mass:.17g},{value:.17g},{price}\n" for mass, value, price in lines)
+    write_atomically("--output", path, lambda file: file.write(text.encode()))
+
+
+def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
@@ -175,7 +190,7 @@ def _trouble(name: str, rule: str) -> Iterator[None]:
 
 
 def _any_of(suffixes: tuple[str, ...]) -> str:
-    return f"{', '.join(suffixes[:-1])} or {suffixes[-1]}"
+    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
 
 
 def _suffix(path: Path) -> str:

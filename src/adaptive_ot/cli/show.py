@@ -10,7 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from adaptive_ot import Progress, Solution
+from adaptive_ot import MassPath, Progress, Solution
 
 CLUSTERS_SHOWN = 5
 
@@ -21,6 +21,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
     n, m = problem.cost.shape
     active = int(np.count_nonzero(solution.active_source)), int(np.count_nonzero(solution.active_target))
     return {
+        "model": problem.marginals.title,
         "status": solution.status.name.lower(),
         "message": solution.status.value,
         "sources": n,
@@ -30,6 +31,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
         "gap": solution.gap,
         "mass": solution.mass,
         "most_mass": problem.most_mass,
+        "price": solution.price,
         "violation": solution.violation,
         "active_sources": active[0],
         "active_targets": active[1],
@@ -53,10 +55,12 @@ def solution(console: Console, of: dict[str, Any]) -> None:
     """Print a summary."""
     sizes = ", ".join(f"{each['sources']} x {each['targets']}" for each in of["largest_clusters"])
     share = of["mass"] / of["most_mass"] if of["most_mass"] else 0.0
-    title(console, f"Adaptive transport of {count(of['sources'], 'source')} to {count(of['targets'], 'target')}")
+    title(console, f"{of['model']} of {count(of['sources'], 'source')} to {count(of['targets'], 'target')}")
     line(console, "status", of["message"])
     line(console, "value", f"{of['value']:.12g} (certified gap {of['gap']:.2g})")
     line(console, "mass", f"{of['mass']:.12g} of at most {of['most_mass']:.12g} ({share:.1%})")
+    if of["price"]:
+        line(console, "price", f"{of['price']:.12g} for the next unit of mass")
     line(
         console,
         "active",
@@ -71,6 +75,38 @@ def solution(console: Console, of: dict[str, Any]) -> None:
     line(console, "effort", f"{count(of['steps'], 'step')} in {of['seconds']:.2f} s")
     written = "" if of["output"] is None else f", written to {of['output']}"
     line(console, "plan", f"{count(of['pairs'], 'pair')}{written}")
+
+
+def path(console: Console, of: dict[str, Any]) -> None:
+    """Print the summary of a mass path."""
+    title(console, f"Mass path of {count(of['sources'], 'source')} to {count(of['targets'], 'target')}")
+    line(console, "mass", f"0 to {of['most_mass']:.12g} in {count(of['pieces'], 'piece')}")
+    if of["pieces"]:
+        line(console, "price", f"{of['first_price']:.6g} to {of['last_price']:.6g} a unit")
+    for name, meaning in (("adaptive", "all that pays"), ("elbow", "where the price turns upwards")):
+        line(console, name, f"mass {of[name]['mass']:.12g}, value {of[name]['value']:.12g} ({meaning})")
+    line(console, "effort", f"{of['seconds']:.2f} s")
+    for name in ("output", "plot"):
+        if of[name] is not None:
+            line(console, name, of[name])
+
+
+def path_summary(path: MassPath, seconds: float, output: Path | None, plot: Path | None) -> dict[str, Any]:
+    """What there is to say about a mass path, as plain numbers and strings."""
+    n, m = path.problem.cost.shape
+    pieces = int(path.price.size)
+    return {
+        "sources": n,
+        "targets": m,
+        "most_mass": path.most_mass,
+        "pieces": pieces,
+        "first_price": float(path.price[0]) if pieces else None,
+        "last_price": float(path.price[-1]) if pieces else None,
+        **{name: {"mass": mass, "value": path.value_at(mass)} for name, mass in path.suggest()._asdict().items()},
+        "seconds": seconds,
+        "output": None if output is None else str(output),
+        "plot": None if plot is None else str(plot),
+    }
 
 
 def title(console: Console, text: str) -> None:
@@ -95,5 +131,7 @@ def state(now: Progress) -> str:
     """Where a solve is, for the right end of the progress bar."""
     if now.epsilon is not None:
         return f"epsilon {now.epsilon:.3g}, {count(now.iterations, 'pass')}, marginals off by {now.error:.1e}"
+    if now.stage == "walking":
+        return f"{now.fraction or 0.0:.0%} of the mass, {count(now.iterations, 'pivot')}"
     gap = f"gap {now.gap:.1e}" if math.isfinite(now.gap) else "no bound yet"
     return f"round {now.round}, {count(now.iterations, 'pivot')}, {count(now.arcs, 'arc')}, {gap}"

@@ -4,26 +4,57 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from rich.console import Console
 
-from adaptive_ot import DistanceCost, Entropic, Exact, InvalidInput, NotConverged, Progress
-from adaptive_ot import solve as solve_problem
+from adaptive_ot import (
+    AtMost,
+    ChiSquareBall,
+    Entropic,
+    Equal,
+    Exact,
+    FixedMass,
+    InvalidInput,
+    Marginals,
+    NotConverged,
+    SoftKL,
+    solve,
+)
 from adaptive_ot.cli import files, show
+from adaptive_ot.cli.inputs import Inputs
+from adaptive_ot.cli.progress import progress_bar
+
+
+class Model(NamedTuple):
+    """Which transport the user asked for: adaptive, if nothing is set."""
+
+    equal: bool
+    mass: float | None
+    tau: float | None
+    rho: float | None
+
+    def marginals(self) -> Marginals:
+        """What was asked for; at most one may be."""
+        asked = [f"--{name}" for name, value in self._asdict().items() if value is not None and value is not False]
+        if len(asked) > 1:
+            remedy = "Choose one of them, or none for adaptive transport."
+            raise InvalidInput(asked[0], "does not go with another model", " ".join(asked), remedy)
+        if self.equal:
+            return Equal()
+        if self.mass is not None:
+            return FixedMass(self.mass)
+        if self.tau is not None:
+            return SoftKL(self.tau)
+        return AtMost() if self.rho is None else ChiSquareBall(self.rho)
 
 
 class Request(NamedTuple):
     """What the user typed."""
 
-    cost: Path
-    targets: Path | None
-    reach: float | None
-    source_weights: Path | None
-    target_weights: Path | None
+    inputs: Inputs
+    model: Model
     output: Path | None
     epsilon: float | None
     entropy: Literal["augmented", "product", "counting"] | None
@@ -35,27 +66,24 @@ class Request(NamedTuple):
 
 def run(request: Request) -> int:
     """Solve as asked, print a summary, write the plan; one that did not converge too, with an exit code of its own."""
-    if request.output:
-        inputs = (request.cost, request.targets, request.source_weights, request.target_weights)
-        files.check_output(request.output, inputs=inputs)
+    inputs, output = request.inputs, request.output
+    if output:
+        files.check_output(output, files.WRITABLE, inputs=inputs.paths)
     solver = _solver(request)
-    cost = _cost(request)
-    if request.output:
-        files.check_output(request.output, shape=cost.shape)
-    weights = [
-        files.read_weights(argument, path) if path else None
-        for argument, path in (
-            ("--source-weights", request.source_weights),
-            ("--target-weights", request.target_weights),
-        )
-    ]
+    with inputs.named():
+        marginals = request.model.marginals()
+    cost = inputs.read_cost()
+    if output:
+        files.check_output(output, files.WRITABLE, shape=cost.shape)
+    weights = inputs.read_weights()
     started = time.perf_counter()
-    with _progress_bar() as progress, _naming_files(request):
-        solution = solve_problem(cost, *weights, solver=solver, progress=progress, raise_if_not_converged=False)
+    with progress_bar() as progress, inputs.named():
+        options = {"marginals": marginals, "solver": solver, "progress": progress}
+        solution = solve(cost, *weights, **options, raise_if_not_converged=False)
     seconds = time.perf_counter() - started
-    if request.output:
-        files.write_plan(request.output, solution)
-    summary = show.summary(solution, seconds, request.output)
+    if output:
+        files.write_plan(output, solution)
+    summary = show.summary(solution, seconds, output)
     if request.json:
         print(json.dumps(summary, indent=2))
     else:
@@ -77,65 +105,3 @@ def _solver(request: Request) -> Exact | Entropic:
         return Exact(tolerance=request.tolerance, max_pivots=request.max_pivots)
     limit = {} if request.max_iterations is None else {"max_iterations": request.max_iterations}
     return Entropic(request.epsilon, request.entropy or "augmented", tolerance=request.tolerance, **limit)
-
-
-def _cost(request: Request) -> Any:
-    """The cost matrix, or the cost of two point clouds."""
-    if request.targets is None:
-        if request.reach is not None:
-            remedy = "Give the target points too, or leave --reach away."
-            raise InvalidInput("--reach", "goes with two point files", "one file", remedy)
-        return files.read_cost(request.cost)
-    if request.reach is None:
-        remedy = "Give --reach, the distance at which matching stops to pay."
-        raise InvalidInput("--reach", "is needed with two point files", "none", remedy)
-    x, z = files.read_points("x", request.cost), files.read_points("z", request.targets)
-    return DistanceCost(x, z, request.reach)
-
-
-@contextmanager
-def _naming_files(request: Request) -> Iterator[None]:
-    """Let complaints about arrays name the options and files they came from."""
-    names = {
-        "cost": f"cost file '{request.cost}'",
-        "source_weights": f"--source-weights file '{request.source_weights}'",
-        "target_weights": f"--target-weights file '{request.target_weights}'",
-    }
-    try:
-        yield
-    except InvalidInput as error:
-        name = names.get(error.argument, error.argument)
-        raise InvalidInput(name, error.rule, error.given, error.remedy) from None
-
-
-@contextmanager
-def _progress_bar() -> Iterator[Callable[[Progress], None] | None]:
-    """A bar on the terminal that disappears when the work is done; nothing if stderr is not a terminal."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    from rich import progress
-
-    columns = (
-        progress.SpinnerColumn(),
-        progress.TextColumn("{task.description:<9}"),
-        progress.BarColumn(bar_width=24),
-        progress.TimeElapsedColumn(),
-        progress.TextColumn("{task.fields[state]}"),
-    )
-    with progress.Progress(*columns, console=console, transient=True) as bar:
-        tasks = {
-            "starting": bar.add_task("starting", total=None, state="loading the compiled kernels"),
-            "pricing": bar.add_task("pricing", total=1.0, visible=False, state=""),
-            "pivoting": bar.add_task("pivoting", total=None, visible=False, state=""),
-            "epsilon": bar.add_task("epsilon", total=None, visible=False, state=""),
-        }
-
-        def report(now: Progress) -> None:
-            state = show.state(now)
-            done = min(now.fraction or 0.0, 0.999)  # a finished task would stop its clock
-            for stage, task in tasks.items():
-                bar.update(task, visible=stage == now.stage, completed=done, state=state)
-
-        yield report
