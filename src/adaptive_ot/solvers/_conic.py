@@ -119,7 +119,7 @@ def solve_scaled(
         if reach < lowest_reach:
             lowest_reach, central = reach, path.mass
         merit = abs(gap) + max(0.0, reach - 1.0)
-        waited = 0 if merit < 0.9 * lowest_merit else waited + 1
+        waited = 0 if merit < 0.9 * lowest_merit or merit > 1e-5 else waited + 1
         if merit < lowest_merit:
             lowest_merit, best_mass, best_potentials = merit, path.mass, (path.f, path.g)
     if infeasible:
@@ -196,7 +196,10 @@ class Ball:
         self.rho = min(rho, 2.0 / float(weights.min()))
         self.weights, self.axis = weights, np.sqrt(weights)
         self.spread = math.sqrt(self.rho) * self.axis
-        self.offset, self.bound, self.tilt = np.zeros(weights.size), math.sqrt(self.rho), np.zeros(weights.size)
+        # Start inside the ball, where the lightest points get more than their weight: that is nearer to the central path.
+        lift = 1.0 - self.axis * self.axis.sum()
+        length = 2.0 * max(float(np.linalg.norm(lift)), math.sqrt(self.rho) * float(self.axis.sum()))
+        self.offset, self.bound, self.tilt = lift / length, math.sqrt(self.rho), np.zeros(weights.size)
 
     def reach(self, marginal: np.ndarray) -> float:
         """The distance of the marginal from the centre, relative to the radius."""
@@ -264,11 +267,11 @@ class Ball:
     def unblocked(self, values: np.ndarray) -> np.ndarray:
         return values - self.blocked * float(self.blocked @ values)
 
-    def aim(self, centre: float, tried: BallStep) -> tuple[float, np.ndarray]:
+    def aim(self, centre: float, trust: float, tried: BallStep) -> tuple[float, np.ndarray]:
         """Where to move: to the `centre`, less the product of the two steps just tried."""
         a0, a = self.times(0.0, tried.offset, inverse=True)
         b0, b = self.times(tried.bound, tried.tilt)
-        product0, product = centre - a0 * b0 - float(a @ b), -(a0 * b + b0 * a)
+        product0, product = centre - trust * (a0 * b0 + float(a @ b)), -trust * (a0 * b + b0 * a)
         # Divide by the scaled point, in the algebra of the cone.
         middle0, middle = self.middle
         quotient0 = (middle0 * product0 - float(middle @ product)) / margin(middle0, middle)
@@ -321,8 +324,8 @@ class CentralPath:
 
     def __init__(self, pairs: Pairs, costs: np.ndarray, balls: tuple[Ball, Ball]) -> None:
         self.pairs, self.balls = pairs, balls
-        mass = balls[0].weights[pairs.rows] * balls[1].weights[pairs.columns]
-        self.mass = np.maximum(mass / mass.sum(), 1e-30)
+        mass = balls[0].marginal()[pairs.rows] * balls[1].marginal()[pairs.columns]
+        self.mass = np.full(costs.size, 1.0 / costs.size)
         # Costs are in [0, 1].
         self.f, self.g = np.full(pairs.n, -0.5), np.full(pairs.m, -0.5)
         self.slack = costs + 1.0
@@ -352,11 +355,13 @@ class CentralPath:
         mean = self.gap() / (self.mass.size + 2)
         tried = self.direction(missing, solve, -self.mass, [(-1.0, -ball.offset) for ball in self.balls])
         primal, dual = self.longest(tried)
-        centre = mean * (1.0 - min(1.0, primal, dual)) ** 3
-        aims = [ball.aim(centre, step) for ball, step in zip(self.balls, tried.balls, strict=True)]
-        aim = (centre - tried.mass * tried.slack) / self.slack - self.mass
+        reachable = min(1.0, primal, dual)
+        centre, trust = mean * (1.0 - reachable) ** 3, 1.0
+        aims = [ball.aim(centre, trust, step) for ball, step in zip(self.balls, tried.balls, strict=True)]
+        aim = (centre - trust * tried.mass * tried.slack) / self.slack - self.mass
         step = self.direction(missing, solve, aim, aims)
-        primal, dual = (min(1.0, 0.99 * length) for length in self.longest(step))
+        primal = dual = min(1.0, 0.99 * min(self.longest(step)))
+        self.last = primal, dual, centre
         self.mass = self.mass + primal * step.mass
         self.slack = self.slack + dual * step.slack
         self.f, self.g = self.f + dual * step.potentials[0], self.g + dual * step.potentials[1]
