@@ -196,10 +196,7 @@ class Ball:
         self.rho = min(rho, 2.0 / float(weights.min()))
         self.weights, self.axis = weights, np.sqrt(weights)
         self.spread = math.sqrt(self.rho) * self.axis
-        # Start inside the ball, where the lightest points get more than their weight: that is nearer to the central path.
-        lift = 1.0 - self.axis * self.axis.sum()
-        length = 2.0 * max(float(np.linalg.norm(lift)), math.sqrt(self.rho) * float(self.axis.sum()))
-        self.offset, self.bound, self.tilt = lift / length, math.sqrt(self.rho), np.zeros(weights.size)
+        self.offset, self.bound, self.tilt = np.zeros(weights.size), 1.0, np.zeros(weights.size)
 
     def reach(self, marginal: np.ndarray) -> float:
         """The distance of the marginal from the centre, relative to the radius."""
@@ -324,8 +321,9 @@ class CentralPath:
 
     def __init__(self, pairs: Pairs, costs: np.ndarray, balls: tuple[Ball, Ball]) -> None:
         self.pairs, self.balls = pairs, balls
-        mass = balls[0].marginal()[pairs.rows] * balls[1].marginal()[pairs.columns]
-        self.mass = np.full(costs.size, 1.0 / costs.size)
+        # The product of the weights is well inside the balls; a share of every pair helps where weights are tiny.
+        product = balls[0].weights[pairs.rows] * balls[1].weights[pairs.columns]
+        self.mass = 0.9 * product / product.sum() + 0.1 / costs.size
         # Costs are in [0, 1].
         self.f, self.g = np.full(pairs.n, -0.5), np.full(pairs.m, -0.5)
         self.slack = costs + 1.0
@@ -361,7 +359,6 @@ class CentralPath:
         aim = (centre - trust * tried.mass * tried.slack) / self.slack - self.mass
         step = self.direction(missing, solve, aim, aims)
         primal = dual = min(1.0, 0.99 * min(self.longest(step)))
-        self.last = primal, dual, centre
         self.mass = self.mass + primal * step.mass
         self.slack = self.slack + dual * step.slack
         self.f, self.g = self.f + dual * step.potentials[0], self.g + dual * step.potentials[1]
