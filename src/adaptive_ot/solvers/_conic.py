@@ -34,7 +34,9 @@ PROMISED_GAP = 1e-9
 TARGET_GAP = 1e-12
 
 MAX_ITERATIONS = 200
-PATIENCE = 6  # after so many iterations without gain there are no more digits to be had
+PATIENCE = 6  # after so many iterations without gain, below the gap where it waits, there are no more digits to be had
+WAITING_GAP = 1e-5
+ROUNDING = 4e-13  # by so much, relative to its radius, a marginal may be outside of a ball
 REFINEMENTS = 1  # of every linear system
 
 # The ratios form a full matrix where it has at most so many entries, or where one in so many pairs is listed.
@@ -100,47 +102,69 @@ def solve_scaled(
 ) -> RobustTransport:
     """Solve for costs from zero to one and positive weights that add up to one."""
     balls = Ball(mu, rho), Ball(nu, rho)
-    path = CentralPath(pairs, costs, balls)
-    best, central, lowest_reach, lowest_merit, waited, iteration = path, path.mass, math.inf, math.inf, 0, 0
-    best_potentials, best_mass = (path.f, path.g), path.mass
-    infeasible = any(ball.always_outside(sums) for ball, sums in zip(balls, pairs.sums(np.ones(costs.size)), strict=True))
-    while not infeasible and iteration < MAX_ITERATIONS and waited < PATIENCE and lowest_merit > TARGET_GAP:
+    path, best = CentralPath(pairs, costs, balls), Certificate(pairs, costs, balls)
+    infeasible = any(map(Ball.always_outside, balls, pairs.sums(np.ones(costs.size))))
+    iteration, waited = 0, 0
+    while not infeasible and iteration < MAX_ITERATIONS and waited < PATIENCE and best.gap > TARGET_GAP:
+        before = best.gap
+        # At the end of the digits a system may be singular: what was found before is the answer.
         with np.errstate(all="ignore"):
             try:
                 path.advance()
             except (np.linalg.LinAlgError, ValueError, ZeroDivisionError):
                 break
-            gap, reach = path.gap(), path.reach()
-        if not math.isfinite(gap + reach):
+        if not path.is_finite():
             break
         iteration += 1
-        tell(iteration, gap)
+        best.improve(path)
+        tell(iteration, best.gap)
+        waited = waited + 1 if WAITING_GAP > best.gap > 0.9 * before else 0
         infeasible = path.dual_value() > 1.0 + 1e-6
-        if reach < lowest_reach:
-            lowest_reach, central = reach, path.mass
-        merit = abs(gap) + max(0.0, reach - 1.0)
-        waited = 0 if merit < 0.9 * lowest_merit or merit > 1e-5 else waited + 1
-        if merit < lowest_merit:
-            lowest_merit, best_mass, best_potentials = merit, path.mass, (path.f, path.g)
     if infeasible:
-        return RobustTransport(np.zeros(costs.size), *best_potentials, iteration, False, True)
-    mass = within_balls(pairs, best_mass / best_mass.sum(), central / central.sum(), balls)
-    f, g = best_potentials
-    g = balls[1].highest_useful(lowest_at(pairs.columns, costs - f[pairs.rows], pairs.m))
-    f = balls[0].highest_useful(lowest_at(pairs.rows, costs - g[pairs.columns], pairs.n))
-    gap = float(mass @ costs) - balls[0].lowest_mean(f) - balls[1].lowest_mean(g)
-    reach = max(ball.reach(sums) for ball, sums in zip(balls, pairs.sums(mass), strict=True))
-    return RobustTransport(mass, f, g, iteration, gap <= PROMISED_GAP and reach <= 1.0 + 1e-12, False)
+        return RobustTransport(np.zeros(costs.size), path.f, path.g, iteration, False, True)
+    return RobustTransport(best.mass, *best.potentials, iteration, best.gap <= PROMISED_GAP, False)
 
 
-def within_balls(pairs: Pairs, mass: np.ndarray, central: np.ndarray, balls: tuple[Ball, Ball]) -> np.ndarray:
-    """Mix a plan that is outside of the balls by rounding errors with one that is well inside."""
-    share = 0.0
-    for ball, sums, central_sums in zip(balls, pairs.sums(mass), pairs.sums(central), strict=True):
-        reach, central_reach = ball.reach(sums), ball.reach(central_sums)
-        if reach > 1.0 > central_reach:
-            share = max(share, (reach - 1.0) / (reach - central_reach))
-    return mass + share * (central - mass)
+class Certificate:
+    """The best plan in the balls and the best potentials so far; they need not come from the same iteration."""
+
+    def __init__(self, pairs: Pairs, costs: np.ndarray, balls: tuple[Ball, Ball]) -> None:
+        self.pairs, self.costs, self.balls = pairs, costs, balls
+        self.central, self.central_reach = np.zeros(costs.size), math.inf
+        self.mass, self.value, self.dual_value = np.zeros(costs.size), math.inf, -math.inf
+        self.potentials = np.zeros(pairs.n), np.zeros(pairs.m)
+
+    @property
+    def gap(self) -> float:
+        return self.value - self.dual_value
+
+    def improve(self, path: CentralPath) -> None:
+        self.improve_plan(path.mass / path.mass.sum())
+        self.improve_potentials(path.f)
+
+    def improve_plan(self, mass: np.ndarray) -> None:
+        """Mix a plan that is outside of the balls, as by rounding errors, with the one that is farthest inside."""
+        reach = self.reach(mass)
+        if reach < self.central_reach:
+            self.central, self.central_reach = mass, reach
+        if reach > 1.0 > self.central_reach:
+            mass = mass + (reach - 1.0) / (reach - self.central_reach) * (self.central - mass)
+            reach = self.reach(mass)
+        value = float(mass @ self.costs)
+        if value < self.value and reach <= 1.0 + ROUNDING:
+            self.mass, self.value = mass, value
+
+    def improve_potentials(self, f: np.ndarray) -> None:
+        """Raise both potentials to the costs, as far as that is of use."""
+        pairs, (source, target) = self.pairs, self.balls
+        g = target.highest_useful(lowest_at(pairs.columns, self.costs - f[pairs.rows], pairs.m))
+        f = source.highest_useful(lowest_at(pairs.rows, self.costs - g[pairs.columns], pairs.n))
+        dual_value = source.lowest_mean(f) + target.lowest_mean(g)
+        if dual_value > self.dual_value:
+            self.potentials, self.dual_value = (f, g), dual_value
+
+    def reach(self, mass: np.ndarray) -> float:
+        return max(map(Ball.reach, self.balls, self.pairs.sums(mass)))
 
 
 def lowest_at(points: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -340,10 +364,8 @@ class CentralPath:
         potentials = self.f, self.g
         return sum(float(ball.weights @ potential) - ball.bound for ball, potential in zip(self.balls, potentials, strict=True))
 
-    def reach(self) -> float:
-        """The largest distance of a marginal from its centre, relative to the radius, once the mass is made one."""
-        total = self.mass.sum()
-        return max(ball.reach(sums / total) for ball, sums in zip(self.balls, self.pairs.sums(self.mass), strict=True))
+    def is_finite(self) -> bool:
+        return math.isfinite(self.gap()) and bool(np.isfinite(self.f).all() and (self.mass > 0).all())
 
     def advance(self) -> None:
         """One step of the predictor and the corrector."""
