@@ -1,8 +1,8 @@
 """A point in the second-order cone of a chi-square ball and one in its dual cone, and how both move.
 
-A marginal is w + sqrt(rho w) s; it is in the ball when (1, s) is in the cone. The dual point is (bound, tilt), where the
-tilt is sqrt(rho w) f for a potential f, less a multiple of sqrt(w): the multiplier of <sqrt(w), s> = 0, by which the
-marginal keeps the mass of the weights.
+A marginal is w + sqrt(rho w) s; it is in the ball when (1, s) is in the cone. The dual point is (bound, tilt). The tilt
+is sqrt(rho w) f for a potential f, less a multiple of sqrt(w): the multiplier of <sqrt(w), s> = 0, by which the marginal
+keeps the mass of the weights.
 
 Nesterov and Todd's scaling is the symmetric W with W (bound, tilt) = W^-1 (1, s). With v = (height, along) of
 height^2 - |along|^2 = 1 and J = diag(1, -1, ..., -1), its square is scale^2 (2 v v^T - J).

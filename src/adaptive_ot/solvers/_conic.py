@@ -214,7 +214,7 @@ class CentralPath:
 
     def __init__(self, pairs: Pairs, costs: np.ndarray, source: Ball, target: Ball) -> None:
         self.pairs, self.source, self.target = pairs, Cone(source), Cone(target)
-        # The product of the weights is in the middle of the balls; some mass on every pair helps where weights are tiny.
+        # The product of the weights is amid the balls; some mass on every pair helps where weights are tiny.
         product = source.weights[pairs.rows] * target.weights[pairs.columns]
         self.mass = 0.9 * product / product.sum() + 0.1 / costs.size
         self.f, self.g = np.full(pairs.n, -0.5), np.full(pairs.m, -0.5)
