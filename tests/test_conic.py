@@ -115,6 +115,20 @@ def test_a_huge_radius_leaves_the_cheapest_pair():
     assert proven_value(cost, mu, nu, 1e4) == pytest.approx(cost[mu > 0].min(), abs=1e-9)
 
 
+@pytest.mark.parametrize("tiny", [1e-10, 1e-16, 1e-40, 1e-300])
+def test_tiny_weights(tiny):
+    """They are no more than a rounding error, and must do no more harm than that."""
+    rng = np.random.default_rng(2)
+    cost, mu, nu = rng.normal(size=(12, 9)), rng.random(12), rng.random(9)
+    mu[0], nu[1] = tiny, tiny
+    mu, nu = mu / mu.sum(), nu / nu.sum()
+    without = np.ix_(np.arange(12) != 0, np.arange(9) != 1)
+    for rho in (1e-6, 0.1, 10.0):
+        value = proven_value(cost, mu, nu, rho)
+        simpler = proven_value(cost[without], *(w / w.sum() for w in (np.delete(mu, 0), np.delete(nu, 1))), rho)
+        assert value == pytest.approx(simpler, abs=5 * math.sqrt(tiny * rho) * np.ptp(cost) + 1e-8)
+
+
 def test_more_radius_costs_less():
     cost, mu, nu, _ = random_problem(7)
     values = [proven_value(cost, mu, nu, rho) for rho in np.logspace(-6, 3, 19)]

@@ -20,8 +20,10 @@ class Ball:
 
     def __init__(self, weights: np.ndarray, rho: float) -> None:
         self.weights = weights
-        # The whole simplex fits into a ball of this size; a larger radius would only cost digits.
-        self.rho = min(rho, 2.0 / float(weights.min()))
+        # At its corners the simplex is farthest away; a ball that is larger than needed would only cost digits.
+        farthest = 1.0 / float(weights.min())
+        self.is_everything = rho >= farthest
+        self.rho = min(rho, 2.0 * farthest)
         self.spread = np.sqrt(self.rho * weights)
 
     def reach(self, marginal: np.ndarray) -> float:

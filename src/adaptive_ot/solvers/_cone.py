@@ -1,8 +1,10 @@
 """A point in the second-order cone of a chi-square ball and one in its dual cone, and how both move.
 
-A marginal is w + sqrt(rho w) s; it is in the ball when (1, s) is in the cone. The dual point is (bound, tilt). The tilt
-is sqrt(rho w) f for a potential f, less a multiple of sqrt(w): the multiplier of <sqrt(w), s> = 0, by which the marginal
-keeps the mass of the weights.
+A marginal is w + sqrt(rho w) s; it is in the ball when (1, s) is in the cone. The dual point is (bound, tilt), with
+
+    tilt = sqrt(rho w) f - multiplier sqrt(w)
+
+for a potential f and the multiplier of <sqrt(w), s> = 0, by which the marginal keeps the mass of the weights.
 
 Nesterov and Todd's scaling is the symmetric W with W (bound, tilt) = W^-1 (1, s). With v = (height, along) of
 height^2 - |along|^2 = 1 and J = diag(1, -1, ..., -1), its square is scale^2 (2 v v^T - J).
@@ -33,7 +35,10 @@ class Cone:
 
     def __init__(self, ball: Ball) -> None:
         self.ball, self.axis = ball, np.sqrt(ball.weights)
-        self.offset, self.bound, self.tilt = np.zeros(self.axis.size), 1.0, np.zeros(self.axis.size)
+        # Start in the ball, but nearer to the central path than its centre: light points get more than their weight.
+        lift = 1.0 - self.axis * self.axis.sum()
+        length = 2.0 * max(float(np.linalg.norm(lift)), math.sqrt(ball.rho) * float(self.axis.sum()))
+        self.offset, self.bound, self.tilt = lift / length, 1.0, np.zeros(self.axis.size)
 
     def marginal(self) -> np.ndarray:
         return self.ball.weights + self.ball.spread * self.offset

@@ -41,6 +41,9 @@ LOW_GAP = 1e-5
 PATIENCE = 6
 MAX_ITERATIONS = 200
 
+# A point of this weight could not change the value by a rounding error.
+NEGLIGIBLE = 1e-26
+
 # By so much of its radius may a marginal leave a ball.
 ROUNDING = 4e-13
 
@@ -81,16 +84,19 @@ def robust_transport(
     f, g = np.zeros(source_weights.size), np.zeros(target_weights.size)
     if total <= 0:
         return RobustTransport(mass, f, g, 0, converged=True, infeasible=False)
-    heavy_rows, heavy_columns = source_weights > 0, target_weights > 0
+    negligible = NEGLIGIBLE / max(1.0, rho) * total
+    heavy_rows, heavy_columns = source_weights > negligible, target_weights > negligible
     use = heavy_rows[rows] & heavy_columns[columns]
     if not use.any():
         return RobustTransport(mass, f, g, 0, converged=False, infeasible=True)
     lowest = float(costs[use].min())
     scale = (float(costs[use].max()) - lowest) or 1.0
-    mu, nu = source_weights[heavy_rows] / total, target_weights[heavy_columns] / target_weights.sum()
+    mu, nu = source_weights[heavy_rows], target_weights[heavy_columns]
     row_number, column_number = np.cumsum(heavy_rows) - 1, np.cumsum(heavy_columns) - 1
     pairs = Pairs(row_number[rows[use]], column_number[columns[use]], mu.size, nu.size)
-    solved = solve_scaled(pairs, (costs[use] - lowest) / scale, Ball(mu, rho), Ball(nu, rho), tell)
+    solved = solve_scaled(
+        pairs, (costs[use] - lowest) / scale, Ball(mu / mu.sum(), rho), Ball(nu / nu.sum(), rho), tell
+    )
     mass[use] = total * solved.mass
     f[heavy_rows], g[heavy_columns] = scale * solved.source_potential, scale * solved.target_potential + lowest
     # Points without weight: any potentials below the costs will do.
@@ -106,6 +112,9 @@ def solve_scaled(pairs: Pairs, costs: np.ndarray, source: Ball, target: Ball, te
     if pairs.n < pairs.m:
         solved = solve_scaled(Pairs(pairs.columns, pairs.rows, pairs.m, pairs.n), costs, target, source, tell)
         return solved._replace(source_potential=solved.target_potential, target_potential=solved.source_potential)
+    if source.is_everything and target.is_everything:
+        cheapest = np.arange(costs.size) == costs.argmin()
+        return RobustTransport(cheapest.astype(float), np.zeros(pairs.n), np.zeros(pairs.m), 0, True, False)
     path, best = CentralPath(pairs, costs, source, target), Certificate(pairs, costs, source, target)
     listed = pairs.sums(np.ones(costs.size))
     infeasible = source.is_beyond(listed[0] > 0) or target.is_beyond(listed[1] > 0)
@@ -214,9 +223,8 @@ class CentralPath:
 
     def __init__(self, pairs: Pairs, costs: np.ndarray, source: Ball, target: Ball) -> None:
         self.pairs, self.source, self.target = pairs, Cone(source), Cone(target)
-        # The product of the weights is amid the balls; some mass on every pair helps where weights are tiny.
-        product = source.weights[pairs.rows] * target.weights[pairs.columns]
-        self.mass = 0.9 * product / product.sum() + 0.1 / costs.size
+        product = self.source.marginal()[pairs.rows] * self.target.marginal()[pairs.columns]
+        self.mass = product / product.sum()
         self.f, self.g = np.full(pairs.n, -0.5), np.full(pairs.m, -0.5)
         self.slack = costs + 1.0
 
