@@ -90,8 +90,10 @@ def test_order_sides_and_constants(seed):
 
 
 @pytest.mark.parametrize("rho", [1e-6, 0.1, 1e3])
-def test_one_point_each(rho):
-    assert proven_value(np.array([[-3.0]]), np.array([2.0]), np.array([2.0]), rho) == pytest.approx(-6, rel=1e-12)
+@pytest.mark.parametrize("cost", [-3.0, 1e-12, 1e12])
+def test_one_point_each(rho, cost):
+    value = proven_value(np.array([[cost]]), np.array([2.0]), np.array([2.0]), rho)
+    assert value == pytest.approx(2 * cost, rel=1e-12)
 
 
 @pytest.mark.parametrize("rho", [1e-6, 0.01, 0.3, 2.9, 3.1, 1e3])

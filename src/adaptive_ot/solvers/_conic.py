@@ -90,7 +90,7 @@ def robust_transport(
     if not use.any():
         return RobustTransport(mass, f, g, 0, converged=False, infeasible=True)
     lowest = float(costs[use].min())
-    scale = (float(costs[use].max()) - lowest) or 1.0
+    scale = (float(costs[use].max()) - lowest) or abs(lowest) or 1.0
     mu, nu = source_weights[heavy_rows], target_weights[heavy_columns]
     row_number, column_number = np.cumsum(heavy_rows) - 1, np.cumsum(heavy_columns) - 1
     pairs = Pairs(row_number[rows[use]], column_number[columns[use]], mu.size, nu.size)
