@@ -1,0 +1,290 @@
+"""Robust transport with chi-square balls: closed forms, laws, other solvers, and the proof that comes with answers."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog, minimize
+
+from adaptive_ot.solvers._ball import Ball
+from adaptive_ot.solvers._conic import robust_transport
+
+
+def solve(cost, mu, nu, rho, listed=None, tell=lambda iteration, gap: None):
+    rows, columns = np.nonzero(np.ones(cost.shape, bool) if listed is None else listed)
+    return rows, columns, robust_transport(rows, columns, cost[rows, columns], mu, nu, rho, tell)
+
+
+def plan_of(cost, rows, columns, solved):
+    plan = np.zeros(cost.shape)
+    plan[rows, columns] = solved.mass
+    return plan
+
+
+def deviation(weights, potential):
+    mean = weights @ potential / weights.sum()
+    return math.sqrt(weights @ (potential - mean) ** 2 / weights.sum())
+
+
+def proven_value(cost, mu, nu, rho, listed=None, tolerance=1e-9):
+    """The value, after everything that proves it was checked: here, with formulas that the solver does not share."""
+    rows, columns, solved = solve(cost, mu, nu, rho, listed)
+    assert solved.converged
+    assert not solved.infeasible
+    assert (solved.mass >= 0).all()
+    plan, total = plan_of(cost, rows, columns, solved), mu.sum()
+    assert plan.sum() == pytest.approx(total, rel=1e-12)
+    for weights, marginal in ((mu, plan.sum(axis=1)), (nu, plan.sum(axis=0))):
+        heavy = weights > 0
+        assert (marginal[~heavy] == 0).all()
+        assert ((marginal - weights)[heavy] ** 2 / weights[heavy]).sum() <= rho * total * (1 + 1e-12)
+    f, g, costs = solved.source_potential, solved.target_potential, cost[rows, columns]
+    size = np.abs(costs).max()
+    assert (costs - f[rows] - g[columns]).min() >= -1e-14 * size
+    value = float(costs @ solved.mass)
+    dual_value = mu @ f + nu @ g - total * math.sqrt(rho) * (deviation(mu, f) + deviation(nu, g))
+    assert value - dual_value <= tolerance * size * total
+    assert value - dual_value >= -1e-12 * size * total
+    return value
+
+
+def random_problem(seed):
+    """Real or tied costs of either sign; equal, random or very unequal weights, some of them zero; any radius."""
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(1, 16, 2)
+    cost = rng.integers(-3, 4, (n, m)).astype(float) if rng.random() < 0.5 else rng.normal(size=(n, m))
+    cost[0, 0] += 0.5
+
+    def weights(size):
+        drawn = (np.ones(size), rng.random(size), rng.exponential(size=size) ** 3)[rng.integers(3)]
+        drawn[1:][rng.random(size - 1) < 0.1] = 0
+        return drawn / drawn.sum()
+
+    return cost, weights(n), weights(m), 10 ** rng.uniform(-6, 3)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_answers_come_with_proof(seed):
+    proven_value(*random_problem(seed))
+
+
+@pytest.mark.parametrize(("cost_scale", "weight_scale"), [(1e6, 1e-6), (1e-6, 1e6), (1e6, 1e6), (1e-6, 1e-6)])
+def test_scales(cost_scale, weight_scale):
+    for seed in range(100, 110):
+        cost, mu, nu, rho = random_problem(seed)
+        value = proven_value(cost, mu, nu, rho)
+        scaled = proven_value(cost_scale * cost, weight_scale * mu, weight_scale * nu, rho)
+        assert scaled / (cost_scale * weight_scale) == pytest.approx(value, abs=1e-9 * np.abs(cost).max())
+
+
+@pytest.mark.parametrize("seed", range(200, 210))
+def test_order_sides_and_constants(seed):
+    cost, mu, nu, rho = random_problem(seed)
+    value, size = proven_value(cost, mu, nu, rho), np.abs(cost).max()
+    assert proven_value(cost.T, nu, mu, rho) == pytest.approx(value, abs=1e-9 * size)
+    assert proven_value(cost + 2.5, mu, nu, rho) == pytest.approx(value + 2.5, abs=1e-8)
+    order = np.random.default_rng(seed).permutation(mu.size)
+    assert proven_value(cost[order], mu[order], nu, rho) == pytest.approx(value, abs=1e-9 * size)
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.1, 1e3])
+@pytest.mark.parametrize("cost", [-3.0, 1e-12, 1e12])
+def test_one_point_each(rho, cost):
+    value = proven_value(np.array([[cost]]), np.array([2.0]), np.array([2.0]), rho)
+    assert value == pytest.approx(2 * cost, rel=1e-12)
+
+
+@pytest.mark.parametrize("rho", [1e-6, 0.01, 0.3, 2.9, 3.1, 1e3])
+@pytest.mark.parametrize("light", [0.25, 0.5])
+def test_two_points_and_one(rho, light):
+    """The cheap source gets sqrt(rho * light * heavy) more than its weight, until the other has nothing left."""
+    mu = np.array([light, 1 - light])
+    cheap = min(1.0, light + math.sqrt(rho * light * (1 - light)))
+    value = proven_value(np.array([[-1.0], [4.0]]), mu, np.array([1.0]), rho)
+    assert value == pytest.approx(-cheap + 4 * (1 - cheap), abs=1e-9)
+
+
+def test_a_huge_radius_leaves_the_cheapest_pair():
+    rng = np.random.default_rng(1)
+    cost, mu, nu = rng.normal(size=(9, 7)), rng.random(9), rng.random(7)
+    mu, nu = mu / mu.sum(), nu / nu.sum()
+    for rho in (1e4, 1e8):
+        assert proven_value(cost, mu, nu, rho) == pytest.approx(cost.min(), abs=1e-9)
+    mu[cost.min(axis=1).argmin()] = 0
+    mu /= mu.sum()
+    assert proven_value(cost, mu, nu, 1e4) == pytest.approx(cost[mu > 0].min(), abs=1e-9)
+
+
+@pytest.mark.parametrize("tiny", [1e-10, 1e-16, 1e-40, 1e-300])
+def test_tiny_weights(tiny):
+    """They are no more than a rounding error, and must do no more harm than that."""
+    rng = np.random.default_rng(2)
+    cost, mu, nu = rng.normal(size=(12, 9)), rng.random(12), rng.random(9)
+    mu[0], nu[1] = tiny, tiny
+    mu, nu = mu / mu.sum(), nu / nu.sum()
+    without = np.ix_(np.arange(12) != 0, np.arange(9) != 1)
+    for rho in (1e-6, 0.1, 10.0):
+        value = proven_value(cost, mu, nu, rho)
+        simpler = proven_value(cost[without], *(w / w.sum() for w in (np.delete(mu, 0), np.delete(nu, 1))), rho)
+        assert value == pytest.approx(simpler, abs=5 * math.sqrt(tiny * rho) * np.ptp(cost) + 1e-8)
+
+
+def test_more_radius_costs_less():
+    cost, mu, nu, _ = random_problem(7)
+    values = [proven_value(cost, mu, nu, rho) for rho in np.logspace(-6, 3, 19)]
+    assert all(np.diff(values) <= 1e-9)
+    assert values[-1] < values[0]
+
+
+def transport_constraints(n, m):
+    return np.vstack([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
+
+
+@pytest.mark.parametrize("seed", range(300, 305))
+def test_a_small_radius_is_balanced_transport(seed):
+    cost, mu, nu, _ = random_problem(seed)
+    balanced = linprog(cost.ravel(), A_eq=transport_constraints(*cost.shape), b_eq=np.concatenate([mu, nu]))
+    for rho in (1e-4, 1e-6, 1e-8):
+        value = proven_value(cost, mu, nu, rho)
+        # Marginals move by sqrt(rho) at most, and values with them.
+        assert balanced.fun - 2 * math.sqrt(rho) * np.ptp(cost) <= value <= balanced.fun + 1e-9
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_general_solver_agrees(seed):
+    rng = np.random.default_rng(seed)
+    n, m = rng.integers(2, 4, 2)
+    cost, mu, nu = rng.normal(size=(n, m)), rng.random(n) + 0.2, rng.random(m) + 0.2
+    mu, nu, rho = mu / mu.sum(), nu / nu.sum(), 10 ** rng.uniform(-2, 0.5)
+    sums = transport_constraints(n, m)
+    room = [
+        {"type": "ineq", "fun": lambda x, part=part, w=w: rho - ((sums[part] @ x - w) ** 2 / w).sum()}
+        for part, w in ((slice(0, n), mu), (slice(n, n + m), nu))
+    ]
+    mass = {"type": "eq", "fun": lambda x: x.sum() - 1}
+    start, bounds = np.outer(mu, nu).ravel(), [(0, 1)] * (n * m)
+    found = minimize(
+        lambda x: cost.ravel() @ x,
+        start,
+        jac=lambda x: cost.ravel(),
+        bounds=bounds,
+        constraints=[*room, mass],
+        method="SLSQP",
+        options={"ftol": 1e-12, "maxiter": 500},
+    )
+    assert found.success
+    assert proven_value(cost, mu, nu, rho) == pytest.approx(found.fun, abs=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
+def test_a_conic_solver_agrees():
+    cvxpy = pytest.importorskip("cvxpy")
+    for seed in range(400, 500):
+        cost, mu, nu, rho = random_problem(seed)
+        cost, mu, nu = cost[mu > 0][:, nu > 0], mu[mu > 0], nu[nu > 0]
+        plan = cvxpy.Variable(cost.shape, nonneg=True)
+        near = [
+            cvxpy.norm((cvxpy.sum(plan, axis=axis) - weights) / np.sqrt(weights)) <= math.sqrt(rho)
+            for axis, weights in ((1, mu), (0, nu))
+        ]
+        reference = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(cost, plan))), [*near, cvxpy.sum(plan) == 1])
+        reference.solve(solver="CLARABEL", tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+        assert proven_value(cost, mu, nu, rho) == pytest.approx(reference.value, rel=1e-7, abs=1e-7)
+
+
+def test_forbidden_pairs():
+    """On the diagonal, the mass may only move between pairs: both balls are one."""
+    weights, cost = np.array([0.25, 0.75]), np.array([[-1.0, -9.0], [-9.0, 4.0]])
+    cheap = 0.25 + math.sqrt(0.1 * 0.25 * 0.75)
+    value = proven_value(cost, weights, weights, 0.1, listed=np.eye(2, dtype=bool))
+    assert value == pytest.approx(-cheap + 4 * (1 - cheap), abs=1e-9)
+
+
+@pytest.mark.parametrize("rho", [1e-4, 0.3, 0.99, 1.01, 2.0])
+def test_no_plan_in_the_balls(rho):
+    """Two sources of weight 1/2, but pairs with one target of 1/2 each, or with none."""
+    cost, half = np.ones((2, 2)), np.array([0.5, 0.5])
+    _, _, solved = solve(cost, half, half, rho, listed=np.array([[True, True], [False, False]]))
+    assert solved.infeasible == (rho < 1)
+    assert solved.converged == (rho > 1)
+    assert solved.mass.sum() == pytest.approx(float(rho > 1))
+
+
+@pytest.mark.parametrize("rho", [1e-4, 0.05, 0.1, 0.12, 1.0])
+def test_no_plan_though_every_point_has_pairs(rho):
+    """Source i reaches target i only, of other weight: the best both can do is to meet in between."""
+    mu, nu = np.array([0.25, 0.75]), np.array([0.5, 0.5])
+    shift = np.linspace(0.25, 0.5, 100_001)
+    chi = [(shift - w) ** 2 / (w * (1 - w)) for w in (0.25, 0.5)]
+    smallest = np.maximum(*chi).min()
+    _, _, solved = solve(np.eye(2), mu, nu, rho, listed=np.eye(2, dtype=bool))
+    assert solved.infeasible == (rho < smallest)
+    assert solved.converged == (rho > smallest)
+
+
+@pytest.mark.parametrize("seed", range(500, 520))
+def test_few_pairs(seed):
+    """A cycle through all points, which carries the weights, and some more pairs."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 30))
+    cost, weights = rng.normal(size=(n, n)), rng.random(n) + 0.01
+    weights /= weights.sum()
+    listed = np.eye(n, dtype=bool) | np.roll(np.eye(n, dtype=bool), 1, axis=1) | (rng.random((n, n)) < 0.1)
+    proven_value(cost, weights, weights, 10 ** rng.uniform(-5, 2), listed)
+
+
+def test_many_points_with_few_pairs():
+    """Where the matrix is sparse."""
+    rng = np.random.default_rng(3)
+    n, m = 900, 300
+    x, y = np.sort(rng.random(n)), np.sort(rng.random(m))
+    cost = np.abs(x[:, None] - y)
+    proven_value(cost, np.full(n, 1 / n), np.full(m, 1 / m), 0.1, listed=cost < 0.04)
+
+
+def test_ties_on_a_grid():
+    x, y = np.arange(60), np.arange(40)
+    proven_value(np.abs(x[:, None] - y).astype(float) % 7, np.full(60, 1 / 60), np.full(40, 1 / 40), 0.05)
+
+
+def test_nothing_to_transport():
+    none = np.zeros(0)
+    assert solve(np.zeros((0, 0)), none, none, 0.1)[2].converged
+    _, _, solved = solve(np.ones((2, 3)), np.zeros(2), np.zeros(3), 0.1)
+    assert solved.converged
+    assert solved.mass.sum() == 0
+    _, _, solved = solve(np.ones((1, 1)), np.ones(1), np.ones(1), 0.1, listed=np.zeros((1, 1), bool))
+    assert solved.infeasible
+
+
+def test_the_gap_told_falls():
+    told = []
+    cost, mu, nu, rho = random_problem(5)
+    _, _, solved = solve(cost, mu, nu, rho, tell=lambda iteration, gap: told.append((iteration, gap)))
+    iterations, gaps = zip(*told, strict=True)
+    assert iterations == tuple(range(1, solved.iterations + 1))
+    assert all(np.diff(gaps) <= 0)
+    assert gaps[-1] <= 1e-9
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_lowest_mean_in_a_ball(seed):
+    """Against the marginals themselves: none in the ball has a lower mean, and the best of them attains it."""
+    rng = np.random.default_rng(seed)
+    weights, potential = rng.random(6) + 0.05, rng.integers(0, 4, 6) + rng.normal(size=6) * (seed % 2)
+    weights /= weights.sum()
+    ball = Ball(weights, 10 ** rng.uniform(-2, 1))
+    cut = ball.cut(potential)
+    assert (cut <= potential).all()
+    slope = np.maximum(0, cut.max() - potential) * weights if np.ptp(cut) > 0 else weights * (potential == cut)
+    best = slope / slope.sum()
+    # A level above all of the potential only touches the edge when it is raised.
+    deviation_of = (potential - weights @ potential) * weights
+    spread = deviation_of / np.linalg.norm(deviation_of / ball.spread)
+    if ((weights - spread) >= 0).all():
+        best = weights - spread
+    assert ball.reach(best) <= 1 + 1e-9
+    assert ball.lowest_mean(cut) == pytest.approx(best @ potential, abs=1e-9)
+    assert ball.lowest_mean(cut) >= ball.lowest_mean(potential) - 1e-12
