@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog, minimize
 
-from adaptive_ot.solvers._ball import Ball
+from adaptive_ot._ball import Ball
 from adaptive_ot.solvers._conic import robust_transport
 
 

@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot._ball import Ball
 from adaptive_ot.errors import InvalidInput
 
 # Totals that differ by less than this part are meant to be equal: float32 weights rarely sum to one.
@@ -238,34 +239,20 @@ class ChiSquareBall(Marginals):
         return _balanced(mu, nu, "ChiSquareBall")
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        g = self._best_below(lowest, nu)
-        return Bound(self._least(mu, f) + self._least(nu, g), g)
+        of_source, _ = self._lowest_mean(mu, f)
+        of_target, g = self._lowest_mean(nu, lowest)
+        return Bound(of_source + of_target, g)
 
-    def _least(self, weights: np.ndarray, potential: np.ndarray) -> float:
-        """The least <r, potential> of all marginals r in the ball."""
-        mean, deviation = _moments(potential, weights)
-        return float(weights.sum()) * (mean - math.sqrt(self.rho) * deviation)
-
-    def _best_below(self, limit: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        """The potential below a limit that proves most: the limit, but no higher than where points are best dropped."""
-        reached = limit[(weights > 0) & np.isfinite(limit)]
-        if reached.size == 0:
-            return np.where(weights > 0, limit, np.minimum(limit, 0.0))
-        low, high = float(reached.min()), float(reached.max())
-        root = math.sqrt(self.rho)
-
-        def too_high(cap: float) -> bool:
-            mean, deviation = _moments(np.minimum(limit, cap), weights)
-            return root * (cap - mean) > deviation * (1 + 1e-12)
-
-        if not too_high(high) or low == high:
-            return np.minimum(limit, math.inf if np.isfinite(limit[weights > 0]).all() else high)
-        while high - low > 1e-15 * (abs(low) + abs(high)):
-            middle = 0.5 * (low + high)
-            if middle in (low, high):
-                break
-            low, high = (low, middle) if too_high(middle) else (middle, high)
-        return np.minimum(limit, high)
+    def _lowest_mean(self, weights: np.ndarray, potential: np.ndarray) -> tuple[float, np.ndarray]:
+        """The least that marginals in the ball can make of a potential, cut to where it proves most."""
+        weigh = weights > 0
+        cut = np.minimum(potential, 0.0)  # whatever it is where there is no weight
+        if not np.isfinite(potential[weigh]).any():
+            return (math.inf if weigh.any() else 0.0), cut
+        total = float(weights.sum())
+        ball = Ball(weights[weigh] / total, self.rho)
+        cut[weigh] = ball.cut(potential[weigh])
+        return total * ball.lowest_mean(cut[weigh]), cut
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         worst = abs(float(r.sum()) - float(mu.sum()))
@@ -284,16 +271,6 @@ def _sum(terms: np.ndarray) -> float:
 def _excess(mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
     """By how much a marginal exceeds its weight at worst."""
     return max(float((r - mu).max(initial=0.0)), float((c - nu).max(initial=0.0)))
-
-
-def _moments(potential: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
-    """Weighted mean and standard deviation over the points that weigh something."""
-    some = weights > 0
-    if not some.any():
-        return 0.0, 0.0
-    values, share = potential[some], weights[some] / weights[some].sum()
-    mean = float(share @ values)
-    return mean, math.sqrt(float(share @ (values - mean) ** 2))
 
 
 def _divergence(marginal: np.ndarray, weights: np.ndarray) -> float:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_ot.solvers._ball import Ball
+from adaptive_ot._ball import Ball
 
 Element = tuple[float, np.ndarray]
 

@@ -29,7 +29,7 @@ import numpy as np
 from scipy import sparse
 from scipy.linalg import cho_factor, cho_solve
 
-from adaptive_ot.solvers._ball import Ball
+from adaptive_ot._ball import Ball
 from adaptive_ot.solvers._cone import Cone, ConeStep, Element
 
 # Gaps relative to the range of the costs: the one that is promised, and the one at which the method stops.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.marginals import AtMost, Bound, Equal, FixedMass
+from adaptive_ot.marginals import AtMost, Bound, ChiSquareBall, Equal, FixedMass
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
 
@@ -83,6 +83,10 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
         from adaptive_ot.solvers._fixed import solve_fixed
 
         return solve_fixed(problem, solver, report)
+    if isinstance(problem.marginals, ChiSquareBall):
+        from adaptive_ot.solvers._robust import solve_robust
+
+        return solve_robust(problem, solver, problem.marginals.rho, report)
     optimum = find_optimum(problem, solver, 0.0, report)
     f, g = optimum.source_potential, optimum.target_potential
     bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)

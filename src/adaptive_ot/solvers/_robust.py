@@ -1,0 +1,104 @@
+"""Exact robust transport: marginals in chi-square balls.
+
+The interior-point method finds the best marginals; balanced transport between these, by the simplex, gives a plan of few
+pairs. Small problems hand it all pairs. In large ones it sees few, those that could matter next to the potentials of
+balanced transport, and gets more until the potentials prove that none is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.errors import Infeasible
+from adaptive_ot.marginals import Equal
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution, marginal
+from adaptive_ot.solvers._conic import RobustTransport, robust_transport
+from adaptive_ot.solvers._fixed import solve_fixed
+from adaptive_ot.solvers._near import NearPairs, Pairs
+from adaptive_ot.solvers.exact import Exact, Progress, certified
+
+# Up to this many pairs, all are listed; of more, about so many for every point.
+ALL_LISTED = 2**17
+LISTED_PER_POINT = 12
+
+# Pairs are added until the gap is this part of the tolerance.
+PART = 0.1
+
+# A point that keeps less than this part of its weight was dropped: the method only tends to zero.
+ACTIVE_SHARE = 1e-6
+
+
+def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[Progress], None]) -> Solution:
+    """Find the best marginals, transport between them, and certify the plan."""
+    mu, nu = problem.source_weights, problem.target_weights
+    near, balanced = NearPairs(problem.cost), replace(problem, marginals=Equal())
+    if rho == 0 or not mu.sum() > 0:
+        return replace(solve_fixed(balanced, solver, report), problem=problem)
+    pairs = first_pairs(near, balanced, solver, report)
+    steps = 0
+    while True:
+        found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
+        steps += found.iterations
+        f = found.source_potential
+        bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
+        missing = violated(near, pairs, found)
+        done = float(pairs.costs @ found.mass) - bound.value <= PART * solver.tolerance * max(1.0, abs(bound.value))
+        if missing is None or (done and not found.infeasible):
+            break
+        pairs = missing
+    if found.infeasible:
+        raise Infeasible(float(mu.sum()), 0.0)
+    r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
+    plan = solve_fixed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
+    costs = problem.cost.entries(*plan.support[:2])
+    solution = certified(problem, solver, plan.support, costs, f, bound, True, steps + plan.iterations)
+    active = (r > ACTIVE_SHARE * mu, c > ACTIVE_SHARE * nu)
+    present = problem.cost.kind.present
+    return replace(
+        solution, active_source=present(active[0]), active_target=present(active[1]), active_share=ACTIVE_SHARE
+    )
+
+
+def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
+    report(Progress("interior", 0, None, steps, 0, gap))
+
+
+def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
+    """All pairs, or those that are cheapest next to the potentials of balanced transport, its plan among them."""
+    n, m = near.shape
+    everything = np.zeros(n), np.zeros(m), np.inf, n * m
+    listed = near.below(*everything) if near.listed or n * m <= ALL_LISTED else None
+    if listed and listed.rows.size <= ALL_LISTED:
+        return listed
+    plan = solve_fixed(balanced, solver, report)
+    f, g = to_numpy(plan.source_potential), to_numpy(plan.target_potential)
+    most = LISTED_PER_POINT * (n + m)
+    width = near.quantile(f, g, most)
+    while (listed := near.below(f, g, width, 4 * most)) is None:
+        width /= 2
+    return joined(listed, Pairs(*plan.support[:2], near.cost.entries(*plan.support[:2])), m)
+
+
+def violated(near: NearPairs, pairs: Pairs, found: RobustTransport) -> Pairs | None:
+    """The pairs, with those that the potentials found violate; None if there are none."""
+    n, m = near.shape
+    if pairs.rows.size == n * m:
+        return None
+    limit, most = 0.0, LISTED_PER_POINT * (n + m)
+    while (more := near.below(found.source_potential, found.target_potential, limit, most)) is None:
+        most *= 2
+    together = joined(pairs, more, m)
+    return together if together.rows.size > pairs.rows.size else None
+
+
+def joined(pairs: Pairs, more: Pairs, m: int) -> Pairs:
+    """Both lists, each pair once."""
+    keys, first = np.unique(
+        np.append(pairs.rows, more.rows) * m + np.append(pairs.columns, more.columns), return_index=True
+    )
+    return Pairs(keys // m, keys % m, np.append(pairs.costs, more.costs)[first])
