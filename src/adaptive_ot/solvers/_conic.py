@@ -34,7 +34,7 @@ from adaptive_ot.solvers._cone import Cone, ConeStep, Element
 
 # Gaps relative to the range of the costs: the one that is promised, and the one at which the method stops.
 PROMISED_GAP = 1e-9
-TARGET_GAP = 1e-12
+TARGET_GAP = 1e-11
 
 # Below this gap, so many iterations that gain nothing mean that there are no more digits to be had.
 LOW_GAP = 1e-5
