@@ -124,10 +124,10 @@ def test_tiny_weights(tiny):
     cost, mu, nu = rng.normal(size=(12, 9)), rng.random(12), rng.random(9)
     mu[0], nu[1] = tiny, tiny
     mu, nu = mu / mu.sum(), nu / nu.sum()
-    without = np.ix_(np.arange(12) != 0, np.arange(9) != 1)
+    without, heavy_mu, heavy_nu = np.ix_(mu > tiny, nu > tiny), mu[mu > tiny], nu[nu > tiny]
     for rho in (1e-6, 0.1, 10.0):
         value = proven_value(cost, mu, nu, rho)
-        simpler = proven_value(cost[without], *(w / w.sum() for w in (np.delete(mu, 0), np.delete(nu, 1))), rho)
+        simpler = proven_value(cost[without], heavy_mu / heavy_mu.sum(), heavy_nu / heavy_nu.sum(), rho)
         assert value == pytest.approx(simpler, abs=5 * math.sqrt(tiny * rho) * np.ptp(cost) + 1e-8)
 
 
