@@ -1,8 +1,8 @@
 """Exact robust transport: marginals in chi-square balls.
 
-The interior-point method finds the best marginals; balanced transport between these, by the simplex, gives a plan of few
-pairs. Small problems hand it all pairs. In large ones it sees few, those that could matter next to the potentials of
-balanced transport, and gets more until the potentials prove that none is missing.
+The interior-point method finds the best marginals; balanced transport between these, by the simplex, gives a plan of
+few pairs. Small problems hand it all pairs. In large ones it sees few, those that could matter next to the potentials
+of balanced transport, and gets more until the potentials prove that none is missing.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
             break
         pairs = missing
     if found.infeasible:
-        raise Infeasible(float(mu.sum()), 0.0)
+        raise Infeasible(float(mu.sum()), None)
     r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
     plan = solve_fixed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
     costs = problem.cost.entries(*plan.support[:2])
@@ -98,7 +98,6 @@ def violated(near: NearPairs, pairs: Pairs, found: RobustTransport) -> Pairs | N
 
 def joined(pairs: Pairs, more: Pairs, m: int) -> Pairs:
     """Both lists, each pair once."""
-    keys, first = np.unique(
-        np.append(pairs.rows, more.rows) * m + np.append(pairs.columns, more.columns), return_index=True
-    )
+    keys = np.append(pairs.rows, more.rows) * m + np.append(pairs.columns, more.columns)
+    keys, first = np.unique(keys, return_index=True)
     return Pairs(keys // m, keys % m, np.append(pairs.costs, more.costs)[first])
