@@ -33,6 +33,7 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
             "pricing": bar.add_task("pricing", total=1.0, visible=False, state=""),
             "pivoting": bar.add_task("pivoting", total=None, visible=False, state=""),
             "walking": bar.add_task("walking", total=1.0, visible=False, state=""),
+            "interior": bar.add_task("interior", total=None, visible=False, state=""),
             "epsilon": bar.add_task("epsilon", total=None, visible=False, state=""),
         }
 

@@ -133,5 +133,7 @@ def state(now: Progress) -> str:
         return f"epsilon {now.epsilon:.3g}, {count(now.iterations, 'pass')}, marginals off by {now.error:.1e}"
     if now.stage == "walking":
         return f"{now.fraction or 0.0:.0%} of the mass, {count(now.iterations, 'pivot')}"
+    if now.stage == "interior":
+        return f"{count(now.iterations, 'step')} inside the cones, gap {now.gap:.1e}"
     gap = f"gap {now.gap:.1e}" if math.isfinite(now.gap) else "no bound yet"
     return f"round {now.round}, {count(now.iterations, 'pivot')}, {count(now.arcs, 'arc')}, {gap}"

@@ -44,7 +44,9 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
     while True:
         found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
         steps += found.iterations
-        f = found.source_potential
+        # Sources without weight must not be in the way of the others.
+        harmless = near.minima(np.zeros(mu.size))[0] - found.target_potential.max()
+        f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
         bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
         missing = violated(near, pairs, found)
         done = float(pairs.costs @ found.mass) - bound.value <= PART * solver.tolerance * max(1.0, abs(bound.value))
@@ -54,6 +56,8 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
     if found.infeasible:
         raise Infeasible(float(mu.sum()), None)
     r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
+    if not found.mass.any():  # it gave up before it had any plan; the centres of the balls are feasible
+        r, c = mu, nu
     plan = solve_fixed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
     costs = problem.cost.entries(*plan.support[:2])
     solution = certified(problem, solver, plan.support, costs, f, bound, True, steps + plan.iterations)
@@ -75,7 +79,10 @@ def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Calla
     listed = near.below(*everything) if near.listed or n * m <= ALL_LISTED else None
     if listed and listed.rows.size <= ALL_LISTED:
         return listed
-    plan = solve_fixed(balanced, solver, report)
+    try:
+        plan = solve_fixed(balanced, solver, report)
+    except Infeasible:  # no plan at the centres of the balls, perhaps one elsewhere
+        return near.below(*everything) or Pairs(*np.zeros((3, 0), np.int64))
     f, g = to_numpy(plan.source_potential), to_numpy(plan.target_potential)
     most = LISTED_PER_POINT * (n + m)
     width = near.quantile(f, g, most)
