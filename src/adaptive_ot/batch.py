@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, overload
 
@@ -71,6 +71,10 @@ class ProblemBatch(Sequence[Problem]):
 
     def __len__(self) -> int:
         return len(self.cost)
+
+    def precise(self) -> ProblemBatch:
+        """The same problems, whose solutions come in float64, to be rounded when the batch hands them out."""
+        return replace(self, kind=replace(self.kind, dtype=np.dtype(np.float64)))
 
     @overload
     def __getitem__(self, index: int) -> Problem: ...
@@ -204,6 +208,19 @@ class SolutionBatch(Sequence[Solution]):
     answers: Answers
     status: tuple[Status, ...]
     active_share: float = 0.0
+
+    @classmethod
+    def of(cls, problems: ProblemBatch, solutions: Sequence[Solution]) -> SolutionBatch:
+        """From the solutions of the single problems, in float64."""
+        batch, n, m = problems.cost.shape
+        answers, plans = Answers.empty(batch, n, m), np.empty((batch, n, m))
+        for b, solution in enumerate(solutions):
+            for name, array in answers._asdict().items():
+                array[b] = to_numpy(getattr(solution, name))
+            plans[b] = to_numpy(solution.transport.dense(np.dtype(np.float64)))
+        status = tuple(solution.status for solution in solutions)
+        share = max((solution.active_share for solution in solutions), default=0.0)
+        return cls(problems, PlanArray(plans), answers, status, share)
 
     value = _stacked("value")
     regularised_value = _stacked("regularised_value")

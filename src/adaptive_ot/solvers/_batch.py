@@ -10,6 +10,7 @@ import numpy as np
 
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import Answers, PairLists, ProblemBatch, SolutionBatch
+from adaptive_ot.marginals import AtMost
 from adaptive_ot.solution import Solution, Status, marginal
 from adaptive_ot.solvers._assignment import ALONE, assign
 from adaptive_ot.solvers._jit import kernel, lower
@@ -38,6 +39,8 @@ PAIRS_PER_CALL = 2**20
 
 def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve small problems with kernels; the others, and those a kernel cannot certify as optimal, one by one."""
+    if not isinstance(problems.marginals, AtMost):
+        return _one_by_one(problems, solver, report)
     batch, n, m = problems.cost.shape
     costs = to_numpy(problems.cost)
     pairs, answers = PairLists.empty(batch, n, m), Answers.empty(batch, n, m)
@@ -67,6 +70,19 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
         _store(solution, b, pairs, answers)
         status[b], optimal[b] = solution.status, True
     return SolutionBatch(problems, pairs, answers, tuple(status))
+
+
+def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
+    """Solve models that the kernels do not know."""
+    solutions: list[Solution] = []
+
+    def tell(now: Progress) -> None:
+        report(now._replace(fraction=len(solutions) / len(problems)))
+
+    for problem in problems.precise():
+        solutions.append(solve_exact(problem, solver, tell))
+        report(Progress("batch", 1, len(solutions) / len(problems), sum(each.iterations for each in solutions), 0, 0.0))
+    return SolutionBatch.of(problems, solutions)
 
 
 def _store(solution: Solution, b: int, pairs: PairLists, answers: Answers) -> None:

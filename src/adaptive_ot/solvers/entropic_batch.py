@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import Answers, PlanArray, ProblemBatch, SolutionBatch
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import ACTIVE_SHARE, Entropic, solve_entropic, status_of
@@ -33,7 +31,7 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
     from adaptive_ot.solvers._threads import run_together
 
     batch, n, m = problems.cost.shape
-    precise = replace(problems, kind=replace(problems.kind, dtype=np.dtype(np.float64)))  # rounded when handed out
+    precise = problems.precise()
     solutions: list[Solution | None] = [None] * batch
 
     def solve_some(start: int, stop: int, step: int) -> None:
@@ -48,19 +46,7 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
         done = [solution for solution in solutions[:stop] if solution is not None]
         passes, gap = sum(one.iterations for one in done), max(one.gap for one in done)
         report(Progress("batch", 1, stop / batch, passes, 0, gap))
-    return stacked(problems, [solution for solution in solutions if solution is not None])
-
-
-def stacked(problems: ProblemBatch, solutions: list[Solution]) -> SolutionBatch:
-    """Solutions of single problems as a batch."""
-    batch, n, m = problems.cost.shape
-    answers, plans = Answers.empty(batch, n, m), np.empty((batch, n, m))
-    for b, solution in enumerate(solutions):
-        for name, array in answers._asdict().items():
-            array[b] = to_numpy(getattr(solution, name))
-        plans[b] = to_numpy(solution.transport.dense(np.dtype(np.float64)))
-    status = tuple(solution.status for solution in solutions)
-    return SolutionBatch(problems, PlanArray(plans), answers, status, ACTIVE_SHARE)
+    return SolutionBatch.of(problems, [solution for solution in solutions if solution is not None])
 
 
 def fits_one_program(shape: tuple[int, int]) -> bool:
