@@ -196,8 +196,8 @@ class SoftKL(Marginals):
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         with np.errstate(over="ignore"):  # a hopeless potential proves nothing, -inf
-            terms = (-np.expm1(-potential / self.tau) for potential in (f, lowest))
-            value = self.tau * sum(_sum(weights * term) for weights, term in zip((mu, nu), terms, strict=True))
+            sides = ((mu[mu > 0], f[mu > 0]), (nu[nu > 0], lowest[nu > 0]))
+            value = -self.tau * sum(_sum(weights * np.expm1(-potential / self.tau)) for weights, potential in sides)
         return Bound(value, lowest)
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:

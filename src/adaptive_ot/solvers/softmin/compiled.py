@@ -111,9 +111,9 @@ class CompiledSoftmin(Softmin):
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         kernel = self._kernel_near(at.h)
         if kernel is None:
-            return self._curvature_costs(at, weights * at.rows(rule) ** 2, x)
+            return self._curvature_costs(at, (np.sqrt(weights) * at.rows(rule)) ** 2, x)
         growth = np.exp(at.h - kernel.h)
-        factors = weights * np.exp(2 * (at.potential + rule.reference + kernel.row_sums))
+        factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
         return growth * self._sweep(kernel, growth * x, rule, factors, at.row_sums, at.potential)
 
     def solve_directly(
@@ -130,7 +130,7 @@ class CompiledSoftmin(Softmin):
         if kernel is None:
             return False, right
         growth = np.exp(at.h - kernel.h)
-        factors = weights * np.exp(2 * (at.potential + rule.reference + kernel.row_sums))
+        factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
         scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
         side = spill * scale if spill.size else np.zeros(right.size)
         solved, x = False, right
@@ -250,7 +250,9 @@ class ListedSoftmin(CompiledSoftmin):
     def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
         raise AssertionError("the stored pairs are always kept")
 
-    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
         n, m = self.shape
         pairs: Any = self.matrix.tocoo()
         i, j = pairs.coords
@@ -258,8 +260,8 @@ class ListedSoftmin(CompiledSoftmin):
         rows = marginal(i, mass, n)
         row_factors = np.divide(most, rows, out=np.ones(n), where=rows > most)
         mass = mass * row_factors[i] * factors[j]
-        lowest = np.zeros(m)
-        np.minimum.at(lowest, j, pairs.data - self.epsilon * np.minimum(at.potential, 0.0)[i])
+        lowest = np.full(m, np.inf)
+        np.minimum.at(lowest, j, pairs.data - clipped[i])
         carried = mass > 0
         value = float(pairs.data[carried] @ mass[carried])
         plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
@@ -337,17 +339,18 @@ class TiledSoftmin(CompiledSoftmin):
 
         return self._in_threads(rows, self.shape[0] * self.shape[1])
 
-    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
         self.kernel = None  # of no more use
         n, m = self.shape
         plan = np.empty((n if keep else 0, m))
         row_factors, row_sums, scaling = np.empty(n), np.empty(n), at.potential + rule.reference
-        clipped = self.epsilon * np.minimum(at.potential, 0.0)
         values: list[float] = []
         lowest: list[np.ndarray] = []
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
-            low = np.zeros(m)
+            low = np.full(m, np.inf)
             for start, stop, costs in self._blocks(top, bottom):
                 arguments = at.h, scaling, clipped, most, factors, plan[start:stop], row_factors, row_sums, out, low
                 values.append(_kernels.finish_rows(costs, start, 1 / self.epsilon, *arguments))
