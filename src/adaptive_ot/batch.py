@@ -177,8 +177,8 @@ class SolutionBatch(Sequence[Solution]):
 
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
     problem as first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
-    `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets, `iterations`;
-    `status` is a tuple.
+    `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets,
+    `iterations`; `status` is a tuple.
 
     Examples
     --------

@@ -6,9 +6,8 @@ Potentials are in units of epsilon here. The source potentials are always at the
 without the second term a step is that of Sinkhorn's iteration; the second term is what makes it fast.
 
 The models differ in what happens to the rows, and in what the columns are due. With `Equal` nothing caps the
-potentials. With `SoftKL` a row or column is due its weight times exp(-softness * potential). With `FixedMass` there is
-one more potential, the price of mass: in the augmented form, where a constant may move between the sides, it is part of
-the target potentials; in the others it is at its optimum, too, once these are fixed.
+potentials. With `SoftKL` a row or column is due its weight times exp(-softness * potential). With `FixedMass` the price
+of mass is one more potential: like those of the rows, it is at its optimum for the target potentials.
 
 Functions marked `register_jitable` run as plain Python around any `Softmin`, and compiled around a small problem, where
 the interpreter would take longer than the work.
@@ -32,6 +31,7 @@ from adaptive_ot.solvers._ascent_constants import (
     FIRST_SHARE,
     FLAT,
     HARD,
+    HIGHEST,
     LARGEST_FACTOR,
     LEAST_DAMPING,
     LESS_DAMPING,
@@ -47,10 +47,8 @@ from adaptive_ot.solvers._ascent_constants import (
     SMALLEST_FACTOR,
     SMALLEST_UNIT,
 )
+from adaptive_ot.solvers._price_of_mass import chosen, price_of_mass, price_with_dummies
 from adaptive_ot.solvers.softmin import NOTHING, Balanced, RowRule, balance, curvature, solve_directly
-
-# Exponents of penalised sums stop here, and a step that goes so far is taken back.
-HIGHEST = 600.0
 
 
 class Dual(NamedTuple):
@@ -83,11 +81,13 @@ class Dual(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The dual and its derivatives at target potentials `gamma`; `spill` is what the dummy source sends.
+    """The dual and its derivatives at target potentials `gamma`.
 
-    `due` is what the columns must sum to, `price` that of mass, if it is a potential of its own. `error` is what all
-    free columns are off by, relative to the target weight or the mass to move; `factor` the logarithm of what any one
-    of them is off by. The Hessian has  spill spill^T  beside the rows of the plan.
+    The Hessian is  -(diag(c) - G^T D G - S^T S),  where the rows of S, `spill`, are what moves together beside the rows
+    of the plan: the dummy source, and what the price of mass moves.
+
+    `due` is what the columns must sum to, `price` that of mass, if it is fixed. `error` is what all free columns are
+    off by, relative to the target weight or the mass to move; `factor` the logarithm of what any one of them is off by.
     """
 
     gamma: np.ndarray
@@ -110,12 +110,6 @@ class Ascent(NamedTuple):
     passes: int
     steps: int
     stalled: bool
-
-
-@register_jitable
-def chosen(mask: np.ndarray, values: np.ndarray, other: float) -> np.ndarray:
-    """`values` where the mask is set, elsewhere `other`; np.where would take Numba long to compile."""
-    return values * mask + other * ~mask
 
 
 @register_jitable
@@ -145,68 +139,54 @@ def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.nda
 
 
 @register_jitable
-def price_of_mass(dual: Dual, row_sums: np.ndarray) -> float:
-    """The price at which rows of these log-sum-exps, cut off at their weights, move the amount.
-
-    Mass is concave and piecewise linear in e^price. So Newton's method, from below, finds one full row after another
-    until all are found.
-    """
-    mu, row_sums = dual.source_weights, np.maximum(row_sums, NOTHING)
-    able = (mu > 0) & (row_sums > NOTHING / 2)
-    full_from, log_rows = dual.rule.total - row_sums, dual.rule.reference + row_sums
-    full = able & ~able
-    while True:
-        rest, slack = dual.amount - np.sum(mu * full), able & ~full
-        if rest <= 0 or not np.any(slack):  # up to rounding, all rows that can be are full
-            return np.max(chosen(full, full_from, NOTHING))
-        logs = chosen(slack, log_rows, NOTHING)
-        highest = np.max(logs)
-        price = math.log(rest) - highest - math.log(np.sum(np.exp(logs - highest)))
-        more = slack & (full_from <= price)
-        if not np.any(more):
-            return price
-        full = full | more
-
-
-@register_jitable
 def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.ndarray, float]:
-    """Rows that move the amount in all, their price of mass included in their potentials; also the price.
+    """Rows that move the amount in all, the price of mass included in their potentials; what it moves; the price.
 
-    Slack rows rise and fall together: to the Hessian they are one row, whose root of weight times shares is returned.
+    Of a row, the price moves the part that is not held by its weight: all of a slack one, what the dummy has of others.
     """
-    rule, price = dual.rule, price_of_mass(dual, at.row_sums)
-    potential = price + np.minimum(rule.total - at.row_sums - price, 0.0)
-    rows = np.exp(potential + rule.reference + at.row_sums)
+    rule, row_sums = dual.rule, np.maximum(at.row_sums, NOTHING)
+    if dual.augmented:
+        price = price_with_dummies(dual, row_sums)
+        shared = np.logaddexp(row_sums + price, rule.dummy)
+        potential, loose = price + rule.total - shared, np.exp(rule.dummy - shared)
+    else:
+        price = price_of_mass(dual, row_sums)
+        potential = price + np.minimum(rule.total - row_sums - price, 0.0)
+        loose = 1.0 * (potential == price)
+    rows = np.exp(potential + rule.reference + row_sums)
     some = rows > 1e-250 * dual.amount
-    inverse, full, ones = some / chosen(some, rows, 1.0), potential < price, np.ones(at.h.size)
+    inverse, ones = some / chosen(some, rows, 1.0), np.ones(at.h.size)
     at = Balanced(at.h, at.row_sums, potential, at.columns)
-    spill = curvature(softmin, at, rule, inverse * ~full, ones)
-    columns = spill + curvature(softmin, at, rule, inverse * full, ones)
-    weight = math.sqrt(np.sum(rows * ~full))
-    return Balanced(at.h, at.row_sums, potential, columns), spill / (weight if weight > 0 else 1.0), price
+    columns = curvature(softmin, at, rule, inverse, ones)
+    moved = curvature(softmin, at, rule, inverse * loose, ones)
+    weight = math.sqrt(np.sum(rows * loose))
+    return Balanced(at.h, at.row_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
 
 
 @register_jitable
 def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
-    """The dual at `gamma`: one pass over all pairs, three where the price of mass is a potential of its own."""
+    """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
     mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.rule.softness
-    h, total = gamma + dual.reference, np.sum(nu)
-    at, spill, price = balance(softmin, h, rule), np.zeros(0), 0.0
-    if dual.amount > 0 and not dual.augmented:
-        at, spill, price = at_fixed_mass(softmin, dual, at)
+    h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
+    at, price = balance(softmin, h, rule), 0.0
+    spill = np.zeros((int(fixed) + int(dual.augmented), nu.size))
+    if fixed:
+        at, spill[-1], price = at_fixed_mass(softmin, dual, at)
     value = np.sum(worth(mu, at.potential, softness)) + np.sum(worth(nu, gamma, softness))
     columns, goal = at.columns, due(nu, gamma, softness)
     if dual.augmented:
-        potential, spill = dummy_source(dual, h)
-        columns = columns + spill
+        potential, sent = dummy_source(dual, h)
+        columns = columns + sent
         value += (total - dual.amount) * potential
-        spill = spill / math.sqrt(total - dual.amount)
+        spill[0] = sent / math.sqrt(total - dual.amount)
     else:
-        value += (dual.amount - np.sum(mu)) * price - np.sum(np.exp(at.potential + rule.reference + at.row_sums))
+        value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
+    if fixed:
+        value += (dual.amount - np.sum(mu)) * price
     free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
-    unit = max(dual.amount, SMALLEST_UNIT * total) if dual.amount > 0 else max(total, np.sum(goal))
+    unit = max(dual.amount, SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
     error = np.sum(np.abs(gradient)) / unit
     return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
@@ -246,7 +226,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
 @register_jitable
 def moves_freely(dual: Dual) -> bool:
     """Whether a constant may move between the sides."""
-    return not dual.augmented and dual.rule.softness == 0 and (dual.rule.cap > 0 or dual.amount > 0)
+    return dual.amount > 0 or (not dual.augmented and dual.rule.cap > 0 and dual.rule.softness == 0)
 
 
 @register_jitable
@@ -267,8 +247,8 @@ def conjugate_gradients(
     sweeps = 0
     while size > goal and sweeps < most_sweeps:
         product = curvature(softmin, point.at, dual.rule, weights, direction)
-        if point.spill.size:
-            product = product + point.spill * np.sum(point.spill * direction)
+        for sent in point.spill:
+            product = product + sent * np.sum(sent * direction)
         product = (diagonal * direction - product) * point.free
         sweeps += 1
         bend = np.sum(direction * product)
@@ -296,7 +276,7 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until error and factor are below their goals."""
     point = evaluate(softmin, dual, gamma)
-    each = 3 if dual.amount > 0 and not dual.augmented else 1
+    each = 3 if dual.amount > 0 else 1
     passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
     weight, softness = np.sum(dual.source_weights) + np.sum(dual.target_weights), dual.rule.softness
     while (point.error > goal or point.factor > goal_factor) and passes < budget:
@@ -334,7 +314,7 @@ def climb(
 def within(dual: Dual, gamma: np.ndarray) -> np.ndarray:
     """The nearest target potentials that are feasible; the price of mass takes what they have in common."""
     gamma = np.minimum(gamma, dual.rule.cap)
-    if dual.amount > 0 and not dual.augmented:
+    if dual.amount > 0:
         gamma = gamma - np.max(chosen(dual.target_weights > 0, gamma, NOTHING))
     return gamma
 
@@ -345,19 +325,18 @@ def ascend(
     dual: Dual,
     epsilon: float,
     size: float,
-    start: float,
     tolerance: float,
     max_passes: int,
     tell: Callable[[float, int, float], None] | None,
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
-    How large, `size` tells, that of the potentials; all of them are `start` at first. From one level to the next they
-    are extrapolated: towards zero they become linear in epsilon. `climb` is the function above, or its compiled form.
+    How large, `size` tells, that of the potentials. From one level to the next these are extrapolated: towards zero
+    they become linear in epsilon. `climb` is the function above, or its compiled form.
     """
     level, factor = max(epsilon, FIRST_SHARE * size), FIRST_FACTOR
-    gamma = np.full(dual.target_weights.size, start / level)
-    earlier, g_earlier = level, level * gamma
+    gamma = np.zeros(dual.target_weights.size)
+    earlier, g_earlier = level, gamma
     passes = 0
     while True:
         softmin.scale(level)

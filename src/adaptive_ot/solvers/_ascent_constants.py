@@ -35,4 +35,7 @@ FLAT = 1e-14
 ROUNDING = 1e-15
 
 # Where the mass to move is a smaller part of the weights, errors are relative to this part of them.
-SMALLEST_UNIT = 1e-6
+SMALLEST_UNIT = 1e-4
+
+# Exponents of penalised sums stop here, and a step that goes so far is taken back.
+HIGHEST = 600.0

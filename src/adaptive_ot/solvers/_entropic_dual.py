@@ -163,7 +163,7 @@ def potentials_of(problem: Problem, dual: Dual, point: Point, epsilon: float) ->
     at, price = point.at, point.price
     shift = dual.shift(at.h)
     if dual.augmented and dual.amount > 0:
-        price = log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
+        price += log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
     f = epsilon * (at.potential - point.price) + dual.tilt
     g = epsilon * (point.gamma + shift) - dual.tilt
     # Points without weight have no part in the ascent: theirs are potentials of the exact problem.

@@ -14,7 +14,7 @@ from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.marginals import AtMost, FixedMass, SoftKL
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
-from adaptive_ot.solvers._entropic_dual import FAR, dual_of, first_size, lowest_cost, potentials_of, task_of
+from adaptive_ot.solvers._entropic_dual import FAR, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 from adaptive_ot.solvers.softmin import NOTHING, Balanced, RowRule, Softmin
 
@@ -96,8 +96,7 @@ def ascend(
     from adaptive_ot.solvers import _ascent
 
     cost = problem.cost
-    start = lowest_cost(cost) if dual.augmented and dual.amount > 0 else 0.0  # there, the price is part of potentials
-    limits = solver.epsilon, first_size(problem), start, solver.tolerance, solver.max_iterations
+    limits = solver.epsilon, first_size(problem), solver.tolerance, solver.max_iterations
     if isinstance(cost, ArrayCost) and not cost.kind.on_gpu and cost.array.size <= SMALL:
         from adaptive_ot.solvers.softmin import small
 

@@ -91,7 +91,7 @@ class Softmin(ABC):
         free: np.ndarray,
         right: np.ndarray,
     ) -> tuple[bool, np.ndarray]:
-        """Solve (diag(diagonal) - G^T diag(weights) G - spill spill^T) x = right over the free columns.
+        """Solve (diag(diagonal) - G^T diag(weights) G - spill^T spill) x = right over the free columns.
 
         False if that would take too long, or if the matrix is not positive definite.
         """

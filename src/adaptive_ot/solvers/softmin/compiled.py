@@ -132,7 +132,7 @@ class CompiledSoftmin(Softmin):
         growth = np.exp(at.h - kernel.h)
         factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
         scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
-        side = spill * scale if spill.size else np.zeros(right.size)
+        side = spill * scale
         solved, x = False, right
         if not len(kernel.matrix):
             solved, x = solve_sparse(kernel, factors, growth * scale, side, scale * right)
@@ -180,12 +180,12 @@ class CompiledSoftmin(Softmin):
 def solve_dense(
     kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
 ) -> tuple[bool, np.ndarray]:
-    """Solve (1 - G^T diag(factors) G - side side^T) x = right by Cholesky's method."""
+    """Solve (1 - G^T diag(factors) G - side^T side) x = right by Cholesky's method."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     matrix = np.eye(right.size)
     _kernels.subtract_gram(kernel, factors, growth, matrix)
-    matrix -= np.outer(side, side)
+    matrix -= side.T @ side
     if not np.isfinite(matrix.sum() + right.sum()):  # costs too far above epsilon
         return False, right
     for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
@@ -200,7 +200,7 @@ def solve_dense(
 def solve_sparse(
     kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
 ) -> tuple[bool, np.ndarray]:
-    """`solve_dense` where few columns share a row: a sparse factorisation, with Sherman and Morrison's formula."""
+    """`solve_dense` where few columns share a row: a sparse factorisation, with Woodbury's formula."""
     from scipy import sparse
     from scipy.sparse.linalg import splu
 
@@ -218,11 +218,13 @@ def solve_sparse(
         factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:  # singular
         return False, right
-    x, y = factor.solve(np.stack([right, side], axis=1)).T
-    bend = 1 - side @ y
-    if not (bend > 0 and np.isfinite(x).all()):
+    x, *y = factor.solve(np.vstack([right, side]).T).T
+    if not y:
+        return bool(np.isfinite(x).all()), x
+    bend = np.eye(len(side)) - side @ np.transpose(y)
+    if not (np.isfinite(x).all() and np.isfinite(bend).all() and np.linalg.eigvalsh(bend).min() > 0):
         return False, right
-    return True, x + y * (side @ x / bend)
+    return True, x + np.linalg.solve(bend, side @ x) @ y
 
 
 class ListedSoftmin(CompiledSoftmin):

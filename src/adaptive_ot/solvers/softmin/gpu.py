@@ -79,9 +79,8 @@ class TorchSoftmin(Softmin):
         for top, bottom, kernel in self._kernels(at):
             plan = factors[top:bottom, None] * kernel * column_scale
             matrix -= plan.T @ plan
-        if spill.size:
-            side = self._to_device(spill * scale)
-            matrix -= torch.outer(side, side)
+        side = self._to_device(spill * scale)
+        matrix -= side.T @ side
         fixed = self._to_device(~free)
         matrix[fixed], matrix[:, fixed] = 0.0, 0.0
         matrix[fixed, fixed] = 1.0

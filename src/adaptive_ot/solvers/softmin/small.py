@@ -81,8 +81,8 @@ def _solve_directly(softmin, at, rule, weights, diagonal, spill, free, right):
     matrix = np.zeros((scale.size, scale.size))
     _kernels.subtract_gram(kept_kernel(softmin), factors, growth * scale, matrix)
     for j in range(free.size):
-        if spill.size:
-            matrix[j] -= spill[j] * scale[j] * spill * scale
+        for sent in spill:
+            matrix[j] -= sent[j] * scale[j] * sent * scale
         matrix[j] *= free
         matrix[j, j] += 1 + RIDGE
         if not free[j]:
@@ -105,7 +105,6 @@ def ascend(
     dual: _ascent.Dual,
     epsilon: float,
     size: float,
-    start: float,
     tolerance: float,
     max_passes: int,
 ) -> _ascent.Ascent:
@@ -122,4 +121,4 @@ def ascend(
         np.empty(room),
         np.array([1.0, EMPTY]),
     )
-    return _ascent.ascend(climb, softmin, dual, epsilon, size, start, tolerance, max_passes, None)
+    return _ascent.ascend(climb, softmin, dual, epsilon, size, tolerance, max_passes, None)
