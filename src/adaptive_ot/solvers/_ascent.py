@@ -7,7 +7,8 @@ without the second term a step is that of Sinkhorn's iteration; the second term 
 
 The models differ in what happens to the rows, and in what the columns are due. With `Equal` nothing caps the
 potentials. With `SoftKL` a row or column is due its weight times exp(-softness * potential). With `FixedMass` the price
-of mass is one more potential: like those of the rows, it is at its optimum for the target potentials.
+of mass is one more potential: like those of the rows, it is at its optimum for the target potentials. So is what the
+target potentials have in common, with `SoftKL`, where it is nearly free if tau is large.
 
 Functions marked `register_jitable` run as plain Python around any `Softmin`, and compiled around a small problem, where
 the interpreter would take longer than the work.
@@ -84,10 +85,11 @@ class Point(NamedTuple):
     """The dual and its derivatives at target potentials `gamma`.
 
     The Hessian is  -(diag(c) - G^T D G - S^T S),  where the rows of S, `spill`, are what moves together beside the rows
-    of the plan: the dummy source, and what the price of mass moves.
+    of the plan: the dummy source, and what the price moves.
 
-    `due` is what the columns must sum to, `price` that of mass, if it is fixed. `error` is what all free columns are
-    off by, relative to the target weight or the mass to move; `factor` the logarithm of what any one of them is off by.
+    `due` is what the columns must sum to; `price` is part of the potentials in `at`, but not of the rows: that of mass,
+    or what was added to all of `gamma` to centre them. `error` is what all free columns are off by, relative to the
+    target weight or the mass to move; `factor` the logarithm of what any one of them is off by.
     """
 
     gamma: np.ndarray
@@ -164,15 +166,39 @@ def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.
 
 
 @register_jitable
+def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
+    """Rows at the best constant to add to all of `gamma`, where both sides are due the same; what it moves; it."""
+    softness = dual.rule.softness
+    share = softness / (1 + softness)  # of the constant, the rows take the rest back
+    missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, softness)
+    constant = missing / (softness + share)
+    columns = math.exp(share * constant) * at.columns
+    moved = columns * math.sqrt((softness + share) / np.sum(columns))
+    return Balanced(at.h, at.row_sums, at.potential + share * constant, columns), moved, constant
+
+
+@register_jitable
+def log_due(weights: np.ndarray, potential: np.ndarray, softness: float) -> float:
+    """The logarithm of what all rows or columns are due."""
+    exponents = chosen(weights > 0, -softness * potential, NOTHING)
+    highest = np.max(exponents)
+    return highest + math.log(np.sum(weights * np.exp(exponents - highest)))
+
+
+@register_jitable
 def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
     mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.rule.softness
     h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
     at, price = balance(softmin, h, rule), 0.0
-    spill = np.zeros((int(fixed) + int(dual.augmented), nu.size))
+    spill = np.zeros((int(fixed or softness > 0) + int(dual.augmented), nu.size))
     if fixed:
         at, spill[-1], price = at_fixed_mass(softmin, dual, at)
-    value = np.sum(worth(mu, at.potential, softness)) + np.sum(worth(nu, gamma, softness))
+    elif softness > 0:
+        at, spill[-1], price = centred(dual, at, gamma)
+        gamma = gamma + price
+    value = np.sum(worth(mu, at.potential - price, softness)) + np.sum(worth(nu, gamma, softness))
+    value += dual.amount * price
     columns, goal = at.columns, due(nu, gamma, softness)
     if dual.augmented:
         potential, sent = dummy_source(dual, h)
@@ -181,8 +207,6 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
         spill[0] = sent / math.sqrt(total - dual.amount)
     else:
         value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
-    if fixed:
-        value += (dual.amount - np.sum(mu)) * price
     free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
@@ -203,7 +227,8 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
     mu, free, softness = dual.source_weights, point.free, dual.rule.softness
     full = (point.at.potential < dual.rule.cap + point.price) & (mu > 0)
-    weights = full / ((1 + softness) * chosen(full, due(mu, point.at.potential, softness), 1.0))
+    rows = due(mu, point.at.potential - point.price, softness)
+    weights = full / ((1 + softness) * chosen(full, rows, 1.0))
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
     diagonal = (1 + softness + damping) * columns
     right = columns * log_ratio(point.due, point.columns, free)
@@ -226,7 +251,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
 @register_jitable
 def moves_freely(dual: Dual) -> bool:
     """Whether a constant may move between the sides."""
-    return dual.amount > 0 or (not dual.augmented and dual.rule.cap > 0 and dual.rule.softness == 0)
+    return dual.amount > 0 or (dual.rule.cap > 0 and not dual.augmented)
 
 
 @register_jitable
@@ -278,7 +303,9 @@ def climb(
     point = evaluate(softmin, dual, gamma)
     each = 3 if dual.amount > 0 else 1
     passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
-    weight, softness = np.sum(dual.source_weights) + np.sum(dual.target_weights), dual.rule.softness
+    weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
+    if dual.amount > 0 and not dual.augmented:
+        weight = dual.amount
     while (point.error > goal or point.factor > goal_factor) and passes < budget:
         if tell is not None:
             tell(level, passes_before + passes, point.error)
@@ -288,13 +315,14 @@ def climb(
         passes += sweeps + each
         promised = np.sum(point.gradient * (trial.gamma - point.gamma))
         gained = trial.value - point.value
-        terms = np.sum(np.abs(worth(dual.source_weights, point.at.potential, softness))) + np.sum(
-            np.abs(worth(dual.target_weights, point.gamma, softness))
-        )
+        sides = (dual.source_weights, point.at.potential - point.price), (dual.target_weights, point.gamma)
+        terms = dual.amount * abs(point.price)
+        for weights, potential in sides:
+            terms += np.sum(np.abs(worth(weights, potential, dual.rule.softness)))
         noise = ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
         if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
-            if gained >= 0.5 * promised:
+            if rounding or gained >= 0.5 * promised:
                 damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
                 longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
             point = trial

@@ -71,14 +71,21 @@ def task_of(problem: Problem) -> Task:
 
 def allowed_pairs(cost: Cost) -> sparse.csr_array | None:
     """One for every pair that may carry mass, or None if all may."""
+    if not forbids(cost):
+        return None
     from scipy import sparse
 
-    if isinstance(cost, SparseCost) and cost.matrix.nnz < cost.shape[0] * cost.shape[1]:
+    if isinstance(cost, SparseCost):
         matrix = cost.matrix
         return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=cost.shape)
-    if isinstance(cost, ArrayCost) and math.prod(cost.shape) and float(cost.array.max()) == math.inf:
-        return sparse.csr_array(np.isfinite(to_numpy(cost.array)).astype(np.float64))
-    return None
+    return sparse.csr_array(np.isfinite(to_numpy(sampled(cost))).astype(np.float64))
+
+
+def forbids(cost: Cost) -> bool:
+    """Whether there are forbidden pairs."""
+    if isinstance(cost, SparseCost):
+        return cost.matrix.nnz < math.prod(cost.shape)
+    return isinstance(cost, ArrayCost) and math.prod(cost.shape) > 0 and float(cost.array.max()) == math.inf
 
 
 def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
@@ -131,7 +138,9 @@ def first_size(problem: Problem) -> float:
         return max(0.0, -lowest)
     costs = sampled(problem.cost)
     highest = float(costs[costs < math.inf].max())
-    return max(highest, -lowest) if isinstance(problem.marginals, SoftKL) else highest - lowest
+    if isinstance(problem.marginals, SoftKL):  # what cannot move costs tau
+        return max(highest, -lowest, problem.marginals.tau * forbids(problem.cost))
+    return highest - lowest
 
 
 def lowest_cost(cost: Cost) -> float:
@@ -160,8 +169,8 @@ class Potentials(NamedTuple):
 
 def potentials_of(problem: Problem, dual: Dual, point: Point, epsilon: float) -> Potentials:
     """Those at the end of an ascent; targets without weight have none yet."""
-    at, price = point.at, point.price
-    shift = dual.shift(at.h)
+    at, shift = point.at, dual.shift(point.at.h)
+    price = point.price if dual.amount > 0 else 0.0
     if dual.augmented and dual.amount > 0:
         price += log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
     f = epsilon * (at.potential - point.price) + dual.tilt
