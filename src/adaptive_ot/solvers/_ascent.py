@@ -301,7 +301,7 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until error and factor are below their goals."""
     point = evaluate(softmin, dual, gamma)
-    each = 3 if dual.amount > 0 else 1
+    each, undamped = 3 if dual.amount > 0 else 1, False
     passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
     if dual.amount > 0 and not dual.augmented:
@@ -322,13 +322,15 @@ def climb(
         noise = ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
         if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
-            if rounding or gained >= 0.5 * promised:
+            if gained >= 0.5 * promised:
                 damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
                 longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
             point = trial
             steps += 1
         elif damping < MOST_DAMPING:
-            damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
+            # Where gains drown in rounding, one step without damping may reach what hardly bends.
+            damping = 0.0 if rounding and not undamped else max(MORE_DAMPING * damping, FIRST_DAMPING)
+            undamped = undamped or rounding
             if longest > LONGEST_STEP:
                 longest = LONGEST_STEP
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
