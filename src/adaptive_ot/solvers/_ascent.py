@@ -301,7 +301,7 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until error and factor are below their goals."""
     point = evaluate(softmin, dual, gamma)
-    each, undamped = 3 if dual.amount > 0 else 1, False
+    each = 3 if dual.amount > 0 else 1
     passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
     if dual.amount > 0 and not dual.augmented:
@@ -328,9 +328,7 @@ def climb(
             point = trial
             steps += 1
         elif damping < MOST_DAMPING:
-            # Where gains drown in rounding, one step without damping may reach what hardly bends.
-            damping = 0.0 if rounding and not undamped else max(MORE_DAMPING * damping, FIRST_DAMPING)
-            undamped = undamped or rounding
+            damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
             if longest > LONGEST_STEP:
                 longest = LONGEST_STEP
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach

@@ -103,10 +103,10 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     log_mu, log_nu = log_weights(mu), log_weights(nu)
     lightest = nu[nu > 0].min() / (mu.max() * mu.size)
     share = min(1.0, lightest) / nu.size
-    capped = isinstance(problem.marginals, AtMost | FixedMass)
-    if capped and solver.entropy == "augmented":
+    capped, total = isinstance(problem.marginals, AtMost | FixedMass), mu.sum() + nu.sum()
+    with_dummies = capped and solver.entropy == "augmented"
+    if with_dummies and not (task.amount > 0 and task.amount >= (1 - solver.tolerance) * max(mu.sum(), nu.sum())):
         # The reference is the product of the weights, dummies included, over their total: free of scale.
-        total = mu.sum() + nu.sum()
         rule = RowRule(np.full(mu.size, math.log(total)), log_mu - math.log(total), math.inf, math.log(mu.sum()), share)
         # Something has to be left to the dummies: to move all that can takes an infinite price.
         amount = min(task.amount, (1 - solver.tolerance) * task.most)
@@ -117,8 +117,10 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
         sources, targets = (np.where(side > 0, 0.0, NOTHING) for side in (mu, nu))
         rule = RowRule(log_mu, sources, cap, -math.inf, share)
         return Dual(mu, nu, rule, targets, False, lost, task.amount, tau, tilt)
-    rule = RowRule(np.zeros(mu.size), log_mu, cap, -math.inf, share)
-    return Dual(mu, nu, rule, log_nu, False, lost + totals[0] * totals[1], task.amount, tau, tilt)
+    rule, constant = RowRule(np.zeros(mu.size), log_mu, cap, -math.inf, share), lost + totals[0] * totals[1]
+    if with_dummies:  # all weights move on both sides, so that only the reference differs
+        constant = task.amount * (1 + math.log(total) + log_exchange(mu, nu, task.amount))
+    return Dual(mu, nu, rule, log_nu, False, constant, task.amount, tau, tilt)
 
 
 def log_exchange(mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
