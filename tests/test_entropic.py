@@ -461,9 +461,10 @@ def test_points_without_weight_change_nothing(case):
     assert not other.plan[-1].any()
     assert not other.plan[:, -1].any()
     some = mu > 0
-    np.testing.assert_allclose(
-        one.source_potential[some], other.source_potential[:-1][some], rtol=1e-7, atol=1e-7 * epsilon
-    )
+    if form == "augmented" or mu.sum() != nu.sum():  # if all weights move, a constant may move between the sides
+        np.testing.assert_allclose(
+            one.source_potential[some], other.source_potential[:-1][some], rtol=1e-7, atol=1e-7 * epsilon
+        )
 
 
 @given(cases())

@@ -1,8 +1,9 @@
 """Differentiate through transport with PyTorch.
 
 The value is differentiated by the envelope theorem: its gradient with respect to the cost is the plan, with respect to
-the weights the potentials. The entropic plan is differentiated implicitly, by one linear system for the potentials at
-the solution, with the constraints that are active there; so the value can be differentiated twice.
+the weights the potentials, or what the model makes of them. The entropic plan is differentiated implicitly, by one
+linear system for the potentials at the solution, with the constraints that are active there; so the value can be
+differentiated twice.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL
 from adaptive_ot.solve import solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
@@ -27,7 +29,12 @@ RIDGE = 1e-14
 
 
 def transport_value(
-    cost: Any, source_weights: Any = None, target_weights: Any = None, *, solver: Exact | Entropic | None = None
+    cost: Any,
+    source_weights: Any = None,
+    target_weights: Any = None,
+    *,
+    marginals: Marginals | None = None,
+    solver: Exact | Entropic | None = None,
 ) -> torch.Tensor:
     """What transport costs, as a tensor to differentiate (twice, if entropic): with the entropy, if there is any.
 
@@ -36,7 +43,10 @@ def transport_value(
     cost
         Costs, sources x targets, as a torch tensor, or a batch of them with one more dimension in front.
     source_weights, target_weights
-        Weights as tensors, uniform with total 1 by default; for a batch, for all problems or one row for each.
+        Weights as tensors, uniform with total 1 by default; for a batch, for all problems or one row for each. Where
+        both sides must have the same total, gradients are those along changes that keep it so.
+    marginals
+        What the marginals must satisfy, `AtMost()` by default.
     solver
         `Exact()`, the default, or `Entropic(epsilon)`.
 
@@ -50,13 +60,18 @@ def transport_value(
     (-1.5, [[0.5, 0.0], [0.0, 0.0]])
     """
     solver = Exact() if solver is None else solver
-    check.instance("solver", solver, Exact, Entropic)
-    value = _Value.apply(*_tensors(cost, source_weights, target_weights), solver)
+    model = _Model.of(marginals, solver)
+    value = _Value.apply(*_tensors(cost, source_weights, target_weights), model)
     return value.to(cost.dtype)
 
 
 def transport_plan(
-    cost: Any, source_weights: Any = None, target_weights: Any = None, *, solver: Exact | Entropic
+    cost: Any,
+    source_weights: Any = None,
+    target_weights: Any = None,
+    *,
+    marginals: Marginals | None = None,
+    solver: Exact | Entropic,
 ) -> torch.Tensor:
     """The plan, as a tensor to differentiate; parameters as for `transport_value`.
 
@@ -71,7 +86,7 @@ def transport_plan(
     >>> bool(cost.grad[0, 0] < 0 < cost.grad[0, 1])  # dearer pairs carry less, dearer rivals leave more
     True
     """
-    check.instance("solver", solver, Exact, Entropic)
+    model = _Model.of(marginals, solver)
     inputs = _tensors(cost, source_weights, target_weights)
     if isinstance(solver, Exact) and torch.is_grad_enabled() and any(part.requires_grad for part in inputs):
         raise InvalidInput(
@@ -80,10 +95,49 @@ def transport_plan(
             solver,
             "Use Entropic(epsilon), transport_value, or detach the cost.",
         )
-    if isinstance(solver, Exact):
-        return _solve(*inputs, solver).plan.to(cost.dtype)
-    state = _solve(*inputs, solver)
-    return _differentiable(*inputs, solver, state)[0].to(cost.dtype)
+    state = _solve(*inputs, model)
+    return _differentiable(*inputs, model, state)[0].to(cost.dtype)
+
+
+class _Model(NamedTuple):
+    """What is solved, and how."""
+
+    marginals: Marginals
+    solver: Exact | Entropic
+
+    @classmethod
+    def of(cls, marginals: Any, solver: Any) -> _Model:
+        marginals = AtMost() if marginals is None else marginals
+        check.instance("marginals", marginals, Marginals)
+        check.instance("solver", solver, Exact, Entropic)
+        return cls(marginals, solver)
+
+    @property
+    def epsilon(self) -> float:
+        return self.solver.epsilon if isinstance(self.solver, Entropic) else 0.0
+
+    @property
+    def softness(self) -> float:
+        return self.epsilon / self.marginals.tau if isinstance(self.marginals, SoftKL) else 0.0
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the weights are upper bounds."""
+        return isinstance(self.marginals, AtMost | FixedMass)
+
+    def has_dummies(self, mu: torch.Tensor, nu: torch.Tensor) -> bool:
+        """Whether the entropy is that of a problem with dummies, and something is left to them."""
+        if not (self.bounded and isinstance(self.solver, Entropic) and self.solver.entropy == "augmented"):
+            return False
+        if not isinstance(self.marginals, FixedMass):
+            return True
+        all_but = (1 - self.solver.tolerance) * torch.maximum(mu.sum(-1), nu.sum(-1))
+        return bool((self.marginals.mass < all_but).any())
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the weights are in the reference of the entropy, dummies aside."""
+        return isinstance(self.solver, Entropic) and self.solver.entropy != "counting"
 
 
 class _State(NamedTuple):
@@ -113,17 +167,17 @@ def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> tuple[torch
     return cost.double(), sides[0], sides[1]
 
 
-def _solve(cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, solver: Exact | Entropic) -> _State:
-    solution = solve(cost.detach(), mu.detach(), nu.detach(), solver=solver)
+def _solve(cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, model: _Model) -> _State:
+    solution = solve(cost.detach(), mu.detach(), nu.detach(), marginals=model.marginals, solver=model.solver)
     value = torch.as_tensor(solution.regularised_value, dtype=torch.float64, device=cost.device)
     return _State(value, solution.plan, solution.source_potential, solution.target_potential)
 
 
 class _Value(Function):
     @staticmethod
-    def forward(ctx: Any, cost: Any, mu: Any, nu: Any, solver: Any) -> torch.Tensor:
-        state = _solve(cost, mu, nu, solver)
-        ctx.solver = solver
+    def forward(ctx: Any, cost: Any, mu: Any, nu: Any, model: Any) -> torch.Tensor:
+        state = _solve(cost, mu, nu, model)
+        ctx.model = model
         ctx.save_for_backward(cost, mu, nu, *state)
         return state.value.clone()
 
@@ -133,13 +187,26 @@ class _Value(Function):
         cost, mu, nu, *state = ctx.saved_tensors
         state = _State(*state)
         twice = torch.is_grad_enabled()  # a graph of the gradient is made only for those who asked for one
-        plan, f, g = _differentiable(cost, mu, nu, ctx.solver, state) if twice else state[1:]
-        if isinstance(ctx.solver, Entropic) and ctx.solver.entropy == "product":  # the reference has the weights too
-            epsilon = ctx.solver.epsilon
-            f = f + epsilon * (nu.sum(-1, keepdim=True) - _ratio(plan.sum(-1), mu))
-            g = g + epsilon * (mu.sum(-1, keepdim=True) - _ratio(plan.sum(-2), nu))
+        plan, f, g = _differentiable(cost, mu, nu, ctx.model, state) if twice else state[1:]
+        by_mu, by_nu = _slope(ctx.model.marginals, mu, f), _slope(ctx.model.marginals, nu, g)
+        if ctx.model.weighted and not ctx.model.has_dummies(mu, nu):
+            by_mu = by_mu + ctx.model.epsilon * (nu.sum(-1, keepdim=True) - _ratio(plan.sum(-1), mu))
+            by_nu = by_nu + ctx.model.epsilon * (mu.sum(-1, keepdim=True) - _ratio(plan.sum(-2), nu))
         side = gradient[..., None]
-        return side[..., None] * plan, side * f, side * g, None
+        return side[..., None] * plan, side * by_mu, side * by_nu, None
+
+
+def _slope(marginals: Marginals, weights: torch.Tensor, potential: torch.Tensor) -> torch.Tensor:
+    """By how much the dual value changes with each weight of one side, at fixed potentials."""
+    if isinstance(marginals, SoftKL):
+        return -marginals.tau * torch.expm1(-potential / marginals.tau)
+    if isinstance(marginals, ChiSquareBall):  # of  <w, f> - root(rho) root(|w| <w, f^2> - <w, f>^2)
+        total = _positive(weights.sum(-1, keepdim=True))
+        off = potential - (weights * potential).sum(-1, keepdim=True) / total
+        squares = (weights * off**2).sum(-1, keepdim=True)
+        spread = _ratio(squares + total * off**2, (2 * (total * squares).sqrt()).expand_as(off))
+        return potential - marginals.rho**0.5 * spread
+    return potential
 
 
 def _positive(weights: torch.Tensor) -> torch.Tensor:
@@ -152,24 +219,46 @@ def _ratio(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def _differentiable(
-    cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, solver: Exact | Entropic, state: _State
+    cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, model: _Model, state: _State
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Plan and potentials with a graph back to cost and weights, none for an exact solution."""
     plan, f, g = state.plan, state.source_potential, state.target_potential
-    if isinstance(solver, Exact):
+    if isinstance(model.solver, Exact):
         return plan, f, g
-    epsilon = solver.epsilon
-    if solver.entropy != "augmented":
-        return _Equilibrium.apply(cost, mu, nu, plan, f, g, f < 0, g < 0, epsilon, solver.entropy == "product")
-    # The balanced problem with its dummies: every constraint is active, and one potential is free to choose.
-    n, m = cost.shape[-2:]
+    if model.has_dummies(mu, nu):
+        return _with_dummies(cost, mu, nu, model, state)
+    rows, columns = plan.sum(-1) > 0, plan.sum(-2) > 0
+    if model.bounded:
+        rows, columns = f < 0, g < 0
+    elif model.softness == 0:  # a constant may move between the sides
+        columns = columns & (torch.arange(nu.shape[-1], device=nu.device) != plan.sum(-2).argmax(-1, keepdim=True))
+    priced = isinstance(model.marginals, FixedMass)
+    settings = model.epsilon, model.weighted, model.softness, priced
+    return _Equilibrium.apply(cost, mu, nu, plan, f, g, rows, columns, *settings)
+
+
+def _with_dummies(
+    cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, model: _Model, state: _State
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The balanced problem with its dummies: every constraint is active, and one potential is free to choose.
+
+    If mass is fixed, the dummies leave it to the others, and exchange nothing.
+    """
+    plan, f, g = state.plan, state.source_potential, state.target_potential
+    epsilon, n, m = model.epsilon, *cost.shape[-2:]
     mu_total, nu_total = mu.sum(-1), nu.sum(-1)
     total = _positive(mu_total + nu_total)
-    weights = torch.cat([mu, nu_total[..., None]], -1), torch.cat([nu, mu_total[..., None]], -1)
+    moving, exchanged = 0.0, plan.sum((-2, -1))
+    if isinstance(model.marginals, FixedMass):
+        moving, exchanged = exchanged, torch.zeros_like(exchanged)
+    weights = (
+        torch.cat([mu, (nu_total - moving)[..., None]], -1),
+        torch.cat([nu, (mu_total - moving)[..., None]], -1),
+    )
     slack = (mu * (mu_total / total)[..., None] * (f / epsilon).exp()).detach()
     spill = (nu * (nu_total / total)[..., None] * (g / epsilon).exp()).detach()
     whole = torch.cat([plan, slack[..., None]], -1)
-    dummy = torch.cat([spill, plan.sum((-2, -1))[..., None]], -1)
+    dummy = torch.cat([spill, exchanged[..., None]], -1)
     whole = torch.cat([whole, dummy[..., None, :]], -2)
     # Only the derivatives of its potentials are needed, with that of the dummy target fixed.
     f_whole, g_whole = torch.zeros_like(weights[0]), torch.zeros_like(weights[1])
@@ -178,7 +267,7 @@ def _differentiable(
     columns[..., m] = False
     padded = torch.nn.functional.pad(cost, (0, 1, 0, 1))
     balanced, f_moved, g_moved = _Equilibrium.apply(
-        padded, *weights, whole, f_whole, g_whole, rows, columns, epsilon, False
+        padded, *weights, whole, f_whole, g_whole, rows, columns, epsilon, False, 0.0, False
     )
     # `f` as it is, with the derivative of  f' + g'_dummy - epsilon log(mu |mu| / total).
     log_total = total.log()[..., None]
@@ -192,8 +281,9 @@ def _differentiable(
 class _Equilibrium(Function):
     """Plan and potentials of an entropic problem, given as they were found, with their derivatives.
 
-    Active rows and columns keep their sums at the weights; the potentials of the others stay. The plan is
-    exp((f_i + g_j - C_ij) / epsilon), times mu_i nu_j if `weighted`.
+    Active rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
+    of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if `weighted`. If
+    `priced`, the price keeps the mass: it is one more column, which shares its mass with all others.
     """
 
     @staticmethod
@@ -209,8 +299,10 @@ class _Equilibrium(Function):
         columns: Any,
         epsilon: float,
         weighted: bool,
+        softness: float,
+        priced: bool,
     ) -> Any:
-        ctx.epsilon, ctx.weighted = epsilon, weighted
+        ctx.epsilon, ctx.weighted, ctx.softness, ctx.priced = epsilon, weighted, softness, priced
         ctx.save_for_backward(mu, nu, plan, rows, columns)
         return plan.clone(), f.clone(), g.clone()
 
@@ -223,17 +315,26 @@ class _Equilibrium(Function):
         r, c = plan.sum(-1), plan.sum(-2)
         p = (by_plan * plan).sum(-1) + epsilon * by_f
         q = (by_plan * plan).sum(-2) + epsilon * by_g
-        # [diag(r) plan; plan^T diag(c)] (u, v) = (p, q) over the active rows and columns, the rows eliminated.
-        inverse = torch.where(rows & (r > 0), 1 / torch.where(r > 0, r, 1.0), 0.0)
-        active = columns & (c > 0)
-        schur = torch.diag_embed(torch.where(active, (1 + RIDGE) * c, 1.0))
+        # [(1 + softness) diag(r) plan; plan^T (1 + softness) diag(c)] (u, v) = (p, q), the rows eliminated.
+        inverse = torch.where(rows & (r > 0), 1 / ((1 + ctx.softness) * torch.where(r > 0, r, 1.0)), 0.0)
+        active, whole, square = columns & (c > 0), plan, torch.diag_embed((1 + ctx.softness) * (1 + RIDGE) * c)
+        if ctx.priced:
+            corner = torch.cat([c, c.sum(-1, keepdim=True)], -1)
+            square = torch.cat([torch.cat([square, c[..., None]], -1), corner[..., None, :]], -2)
+            whole, q = (
+                torch.cat([plan, r[..., None]], -1),
+                torch.cat([q, (by_plan * plan).sum((-2, -1))[..., None]], -1),
+            )
+            active = torch.cat([active, torch.ones_like(active[..., :1])], -1)
         pairs = active[..., :, None] & active[..., None, :]
-        schur = schur - torch.where(pairs, plan.mT @ (inverse[..., None] * plan), 0.0)
-        right = torch.where(active, q - (plan.mT @ (inverse * p)[..., None])[..., 0], 0.0)
-        v = torch.linalg.solve(schur, right)
-        u = inverse * (p - (plan @ v[..., None])[..., 0])
-        rest = plan * (by_plan - u[..., :, None] - v[..., None, :])
-        by_mu, by_nu = u, v
+        schur = torch.where(pairs, square - whole.mT @ (inverse[..., None] * whole), 0.0)
+        schur = schur + torch.diag_embed(torch.where(active, 0.0, 1.0))
+        right = torch.where(active, q - (whole.mT @ (inverse * p)[..., None])[..., 0], 0.0)
+        solved = torch.linalg.solve(schur, right)
+        u = inverse * (p - (whole @ solved[..., None])[..., 0])
+        v, price = (solved[..., :-1], solved[..., -1:, None]) if ctx.priced else (solved, 0.0)
+        rest = plan * (by_plan - u[..., :, None] - v[..., None, :] - price)
+        by_mu, by_nu = (u * _ratio(r, mu), v * _ratio(c, nu)) if ctx.softness > 0 else (u, v)
         if ctx.weighted:
-            by_mu, by_nu = u + _ratio(rest.sum(-1), mu), v + _ratio(rest.sum(-2), nu)
-        return -rest / epsilon, by_mu, by_nu, *(None,) * 7
+            by_mu, by_nu = by_mu + _ratio(rest.sum(-1), mu), by_nu + _ratio(rest.sum(-2), nu)
+        return -rest / epsilon, by_mu, by_nu, *(None,) * 9

@@ -196,10 +196,17 @@ class SoftKL(Marginals):
         object.__setattr__(self, "tau", check.number("tau", self.tau, minimum=check.SMALLEST))
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        with np.errstate(over="ignore"):  # a hopeless potential proves nothing, -inf
-            terms = (-np.expm1(-potential / self.tau) for potential in (f, lowest))
-            value = self.tau * sum(_sum(weights * term) for weights, term in zip((mu, nu), terms, strict=True))
-        return Bound(value, lowest)
+        # A constant may move from one side to the other; where it proves most, both sides are due the same mass.
+        totals = float(mu.sum()), float(nu.sum())
+        if not min(totals) > 0:
+            return Bound(self.tau * sum(totals), lowest)
+        source, target = (_log_mean_exp(weights, -side / self.tau) for weights, side in ((mu, f), (nu, lowest)))
+        with np.errstate(over="ignore"):  # hopeless potentials prove nothing, -inf
+            off = float(np.expm1(0.5 * (source + target)))
+        apart = math.sqrt(totals[0]) - math.sqrt(totals[1])
+        constant = 0.5 * self.tau * (source - target + math.log(totals[0] / totals[1]))
+        value = self.tau * (apart**2 - 2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off)
+        return Bound(value, lowest - constant if math.isfinite(constant) else lowest)
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         return max(float(side[weights == 0].max(initial=0.0)) for side, weights in ((r, mu), (c, nu)))
@@ -271,6 +278,19 @@ def _sum(terms: np.ndarray) -> float:
 def _excess(mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
     """By how much a marginal exceeds its weight at worst."""
     return max(float((r - mu).max(initial=0.0)), float((c - nu).max(initial=0.0)))
+
+
+def _log_mean_exp(weights: np.ndarray, exponents: np.ndarray) -> float:
+    """The logarithm of the weighted mean of exponentials, over the points that weigh something."""
+    share = weights / weights.sum()
+    share, exponents = share[share > 0], exponents[share > 0]
+    highest = float(exponents.max())
+    if math.isinf(highest):
+        return highest
+    below_one = float(share @ np.expm1(exponents - highest))  # precise where all are nearly the same
+    return highest + (
+        math.log1p(below_one) if below_one > -0.5 else math.log(float(share @ np.exp(exponents - highest)))
+    )
 
 
 def _divergence(marginal: np.ndarray, weights: np.ndarray) -> float:

@@ -8,8 +8,8 @@ from typing import Any
 from adaptive_ot import _validation as check
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.errors import NotConverged
-from adaptive_ot.marginals import Marginals
+from adaptive_ot.errors import InvalidInput, NotConverged
+from adaptive_ot.marginals import AtMost, ChiSquareBall, Marginals, SoftKL
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import Entropic, solve_entropic
@@ -69,6 +69,9 @@ def solve(
     progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact, Entropic)
     check.function("progress", progress)
+    marginals = AtMost() if marginals is None else marginals
+    check.instance("marginals", marginals, Marginals)
+    _check_combination(marginals, solver)
     if is_batch(cost):
         batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
         failed = [b for b, status in enumerate(batch.status) if not status.succeeded]
@@ -84,10 +87,30 @@ def solve(
     return solution
 
 
+def _check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
+    """Refuse models that a solver cannot solve."""
+    if isinstance(marginals, ChiSquareBall) and isinstance(solver, Entropic):
+        raise InvalidInput(
+            "solver",
+            "cannot be Entropic with ChiSquareBall: the ball ties all rows together, so there is no entropic step row "
+            "by row",
+            solver,
+            "Use Exact(), or SoftKL with Entropic.",
+        )
+    if isinstance(marginals, SoftKL) and isinstance(solver, Exact):
+        raise InvalidInput(
+            "solver",
+            "must be Entropic with SoftKL: without entropy its plan has no finite description the simplex could find",
+            solver,
+            "Use Entropic(epsilon) with a small epsilon, or FixedMass/AtMost with Exact.",
+        )
+
+
 def _solve_one(problem: Problem, solver: Exact | Entropic, report: Callable[[Progress], None]) -> Solution:
     if isinstance(solver, Exact):
         return solve_exact(problem, solver, report)
-    if problem.cost.kind.on_gpu and isinstance(problem.cost, ArrayCost) and fits_one_program(problem.cost.shape):
+    cost = problem.cost
+    if cost.kind.on_gpu and isinstance(cost, ArrayCost) and fits_one_program(problem.marginals, cost.shape):
         return solve_entropic_batch(ProblemBatch.of(problem), solver, report)[0]
     return solve_entropic(problem, solver, report)
 

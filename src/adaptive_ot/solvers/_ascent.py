@@ -5,6 +5,11 @@ Potentials are in units of epsilon here. The source potentials are always at the
 -(diag(c) - G^T D G), applied by sweeps and never formed. The equations are solved in the form log c = log nu, so that
 without the second term a step is that of Sinkhorn's iteration; the second term is what makes it fast.
 
+The models differ in what happens to the rows, and in what the columns are due. With `Equal` nothing caps the
+potentials. With `SoftKL` a row or column is due its weight times exp(-softness * potential). With `FixedMass` the price
+of mass is one more potential: like those of the rows, it is at its optimum for the target potentials. So is what the
+target potentials have in common, with `SoftKL`, where it is nearly free if tau is large.
+
 Functions marked `register_jitable` run as plain Python around any `Softmin`, and compiled around a small problem, where
 the interpreter would take longer than the work.
 """
@@ -27,6 +32,7 @@ from adaptive_ot.solvers._ascent_constants import (
     FIRST_SHARE,
     FLAT,
     HARD,
+    HIGHEST,
     LARGEST_FACTOR,
     LEAST_DAMPING,
     LESS_DAMPING,
@@ -40,8 +46,10 @@ from adaptive_ot.solvers._ascent_constants import (
     MOST_DAMPING,
     ROUNDING,
     SMALLEST_FACTOR,
+    SMALLEST_UNIT,
 )
-from adaptive_ot.solvers.softmin import Balanced, RowRule, balance, curvature, solve_directly
+from adaptive_ot.solvers._price_of_mass import chosen, price_of_mass, price_with_dummies
+from adaptive_ot.solvers.softmin import NOTHING, Balanced, RowRule, balance, curvature, solve_directly
 
 
 class Dual(NamedTuple):
@@ -49,7 +57,9 @@ class Dual(NamedTuple):
 
     `reference` are the logarithms of the target weights of the reference measure. In the augmented form a dummy source
     of the target's total weight takes part (`rule.dummy` stands for the dummy target); otherwise potentials are at most
-    zero. `constant` is what the value lacks that does not depend on potentials.
+    `rule.cap`. `constant` is what the value lacks that does not depend on potentials. `amount` is the mass to move if
+    that is fixed, otherwise 0; `tau` the price of divergence, or inf, and `tilt` what source potentials, in units of
+    the cost, lack because weights were scaled to the same total.
     """
 
     source_weights: np.ndarray
@@ -58,6 +68,13 @@ class Dual(NamedTuple):
     reference: np.ndarray
     augmented: bool
     constant: float
+    amount: float = 0.0
+    tau: float = math.inf
+    tilt: float = 0.0
+
+    def at(self, epsilon: float) -> Dual:
+        """The dual at an epsilon."""
+        return self._replace(rule=self.rule._replace(softness=epsilon / self.tau))
 
     def shift(self, h: np.ndarray) -> float:
         """What to add to target potentials so that they do not depend on the potentials of the dummies."""
@@ -65,16 +82,22 @@ class Dual(NamedTuple):
 
 
 class Point(NamedTuple):
-    """The dual and its derivatives at target potentials `gamma`; `spill` is what the dummy source sends.
+    """The dual and its derivatives at target potentials `gamma`.
 
-    `error` is what all free columns are off by, relative to the target weight; `factor` the logarithm of what any one
-    of them is off by.
+    The Hessian is  -(diag(c) - G^T D G - S^T S),  where the rows of S, `spill`, are what moves together beside the rows
+    of the plan: the dummy source, and what the price moves.
+
+    `due` is what the columns must sum to; `price` is part of the potentials in `at`, but not of the rows: that of mass,
+    or what was added to all of `gamma` to centre them. `error` is what all free columns are off by, relative to the
+    target weight or the mass to move; `factor` the logarithm of what any one of them is off by.
     """
 
     gamma: np.ndarray
     at: Balanced
     columns: np.ndarray
+    due: np.ndarray
     spill: np.ndarray
+    price: float
     value: float
     gradient: np.ndarray
     free: np.ndarray
@@ -92,72 +115,143 @@ class Ascent(NamedTuple):
 
 
 @register_jitable
-def chosen(mask: np.ndarray, values: np.ndarray, other: float) -> np.ndarray:
-    """`values` where the mask is set, elsewhere `other`; np.where would take Numba long to compile."""
-    return values * mask + other * ~mask
+def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
+    """The potential of the dummy source, and what it sends to every target; nothing to its like if mass is fixed."""
+    dummy = -np.inf if dual.amount > 0 else dual.rule.dummy
+    highest = max(dummy, np.max(h))
+    log_sum = highest + math.log(np.sum(np.exp(h - highest)) + math.exp(dummy - highest))
+    total = np.sum(dual.target_weights)
+    supply = total - dual.amount
+    potential = math.log(np.sum(dual.source_weights) + total) + math.log(supply / total) - log_sum
+    return potential, supply * np.exp(h - log_sum)
 
 
 @register_jitable
-def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
-    """The potential of the dummy source, and what it sends to every target."""
-    dummy = dual.rule.dummy
-    highest = max(dummy, np.max(h))
-    log_sum = highest + math.log(np.sum(np.exp(h - highest)) + math.exp(dummy - highest))
-    supply = np.sum(dual.target_weights)
-    return math.log(np.sum(dual.source_weights) + supply) - log_sum, supply * np.exp(h - log_sum)
+def due(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
+    """What rows or columns of these potentials must sum to."""
+    return weights * np.exp(np.minimum(-softness * potential, HIGHEST)) if softness > 0 else weights
+
+
+@register_jitable
+def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
+    """What potentials of rows or columns add to the dual value: the integral of what these are due."""
+    if softness > 0:
+        return weights * np.expm1(np.minimum(-softness * potential, HIGHEST)) / -softness
+    return weights * potential
+
+
+@register_jitable
+def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.ndarray, float]:
+    """Rows that move the amount in all, the price of mass included in their potentials; what it moves; the price.
+
+    Of a row, the price moves the part that is not held by its weight: all of a slack one, what the dummy has of others.
+    """
+    rule, row_sums = dual.rule, np.maximum(at.row_sums, NOTHING)
+    if dual.augmented:
+        price = price_with_dummies(dual, row_sums)
+        shared = np.logaddexp(row_sums + price, rule.dummy)
+        potential, loose = price + rule.total - shared, np.exp(rule.dummy - shared)
+    else:
+        price = price_of_mass(dual, row_sums)
+        potential = price + np.minimum(rule.total - row_sums - price, 0.0)
+        loose = 1.0 * (potential == price)
+    rows = np.exp(potential + rule.reference + row_sums)
+    some = rows > 1e-250 * dual.amount
+    inverse, ones = some / chosen(some, rows, 1.0), np.ones(at.h.size)
+    at = Balanced(at.h, at.row_sums, potential, at.columns)
+    columns = curvature(softmin, at, rule, inverse, ones)
+    moved = curvature(softmin, at, rule, inverse * loose, ones)
+    weight = math.sqrt(np.sum(rows * loose))
+    return Balanced(at.h, at.row_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
+
+
+@register_jitable
+def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
+    """Rows at the best constant to add to all of `gamma`, where both sides are due the same; what it moves; it."""
+    softness = dual.rule.softness
+    share = softness / (1 + softness)  # of the constant, the rows take the rest back
+    missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, softness)
+    constant = missing / (softness + share)
+    columns = math.exp(share * constant) * at.columns
+    moved = columns * math.sqrt((softness + share) / np.sum(columns))
+    return Balanced(at.h, at.row_sums, at.potential + share * constant, columns), moved, constant
+
+
+@register_jitable
+def log_due(weights: np.ndarray, potential: np.ndarray, softness: float) -> float:
+    """The logarithm of what all rows or columns are due."""
+    exponents = chosen(weights > 0, -softness * potential, NOTHING)
+    highest = np.max(exponents)
+    return highest + math.log(np.sum(weights * np.exp(exponents - highest)))
 
 
 @register_jitable
 def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
-    """The dual at `gamma`: one pass over all pairs."""
-    nu = dual.target_weights
-    h = gamma + dual.reference
-    at = balance(softmin, h, dual.rule)
-    value = np.sum(dual.source_weights * at.potential) + np.sum(nu * gamma)
+    """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
+    mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.rule.softness
+    h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
+    at, price = balance(softmin, h, rule), 0.0
+    spill = np.zeros((int(fixed or softness > 0) + int(dual.augmented), nu.size))
+    if fixed:
+        at, spill[-1], price = at_fixed_mass(softmin, dual, at)
+    elif softness > 0:
+        at, spill[-1], price = centred(dual, at, gamma)
+        gamma = gamma + price
+    value = np.sum(worth(mu, at.potential - price, softness)) + np.sum(worth(nu, gamma, softness))
+    value += dual.amount * price
+    columns, goal = at.columns, due(nu, gamma, softness)
     if dual.augmented:
-        potential, spill = dummy_source(dual, h)
-        columns = at.columns + spill
-        value += np.sum(nu) * potential
-        free = nu > 0
+        potential, sent = dummy_source(dual, h)
+        columns = columns + sent
+        value += (total - dual.amount) * potential
+        spill[0] = sent / math.sqrt(total - dual.amount)
     else:
-        spill = np.zeros(0)
-        columns = at.columns
-        value -= np.sum(np.exp(at.potential + dual.rule.reference + at.row_sums))
-        free = (nu > 0) & ((gamma < 0) | (columns > nu))
-    gradient = (nu - columns) * free
-    factor = np.max(np.abs(log_ratio(dual, columns, free)))
-    return Point(gamma, at, columns, spill, value, gradient, free, np.sum(np.abs(gradient)) / np.sum(nu), factor)
+        value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
+    free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
+    gradient = (goal - columns) * free
+    factor = np.max(np.abs(log_ratio(goal, columns, free)))
+    unit = max(dual.amount, SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
+    error = np.sum(np.abs(gradient)) / unit
+    return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
 
 @register_jitable
-def log_ratio(dual: Dual, columns: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """log(nu / c) of the free columns."""
-    nu = chosen(free, dual.target_weights, 1.0)
-    return np.log(nu / chosen(free, np.maximum(columns, 1e-200 * nu), 1.0))
+def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """log(due / c) of the free columns."""
+    due = chosen(free, due, 1.0)
+    return np.log(due / chosen(free, np.maximum(columns, 1e-200 * due), 1.0))
 
 
 @register_jitable
 def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
     """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
-    mu, nu, free = dual.source_weights, dual.target_weights, point.free
-    full = (point.at.potential < dual.rule.cap) & (mu > 0)
-    weights = full / chosen(full, mu, 1.0)
-    columns = chosen(free, np.maximum(point.columns, 1e-200 * nu), 1.0)
-    diagonal = (1 + damping) * columns
-    right = columns * log_ratio(dual, point.columns, free)
+    mu, free, softness = dual.source_weights, point.free, dual.rule.softness
+    full = (point.at.potential < dual.rule.cap + point.price) & (mu > 0)
+    rows = due(mu, point.at.potential - point.price, softness)
+    weights = full / ((1 + softness) * chosen(full, rows, 1.0))
+    columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
+    diagonal = (1 + softness + damping) * columns
+    right = columns * log_ratio(point.due, point.columns, free)
+    if moves_freely(dual) and np.sum(free) == np.sum(dual.target_weights > 0):  # nothing determines a common step
+        right = right - columns * free * (np.sum(right) / np.sum(columns * free))
     d, sweeps = right, 0
     if not direct:
         d, sweeps, met = conjugate_gradients(softmin, dual, point, weights, diagonal, right, FEW_SWEEPS)
         direct = not met
     if direct:
-        spill = point.spill / math.sqrt(np.sum(nu))
-        solved, d = solve_directly(softmin, point.at, dual.rule, weights, diagonal, spill, free, right)
+        solved, d = solve_directly(softmin, point.at, dual.rule, weights, diagonal, point.spill, free, right)
         sweeps += 1
         if not solved:
             direct = False
             d, more, _ = conjugate_gradients(softmin, dual, point, weights, diagonal, right, MANY_SWEEPS)
             sweeps += more
     return d, sweeps, direct
+
+
+@register_jitable
+def moves_freely(dual: Dual) -> bool:
+    """Whether a constant may move between the sides."""
+    return dual.amount > 0 or (dual.rule.cap > 0 and not dual.augmented)
 
 
 @register_jitable
@@ -178,8 +272,8 @@ def conjugate_gradients(
     sweeps = 0
     while size > goal and sweeps < most_sweeps:
         product = curvature(softmin, point.at, dual.rule, weights, direction)
-        if dual.augmented:
-            product = product + point.spill * (np.sum(point.spill * direction) / np.sum(dual.target_weights))
+        for sent in point.spill:
+            product = product + sent * np.sum(sent * direction)
         product = (diagonal * direction - product) * point.free
         sweeps += 1
         bend = np.sum(direction * product)
@@ -207,23 +301,25 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until error and factor are below their goals."""
     point = evaluate(softmin, dual, gamma)
-    passes, steps, damping, direct, longest = 1, 0, FIRST_DAMPING, False, LONGEST_STEP
+    each = 3 if dual.amount > 0 else 1
+    passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
+    if dual.amount > 0 and not dual.augmented:
+        weight = dual.amount
     while (point.error > goal or point.factor > goal_factor) and passes < budget:
         if tell is not None:
             tell(level, passes_before + passes, point.error)
         d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
         ahead = point.gamma + np.minimum(np.maximum(d, -longest), longest)
-        if not dual.augmented:
-            ahead = np.minimum(ahead, 0.0)
-        trial = evaluate(softmin, dual, ahead)
-        passes += sweeps + 1
+        trial = evaluate(softmin, dual, within(dual, ahead))
+        passes += sweeps + each
         promised = np.sum(point.gradient * (trial.gamma - point.gamma))
         gained = trial.value - point.value
-        terms = np.sum(dual.source_weights * np.abs(point.at.potential)) + np.sum(
-            dual.target_weights * np.abs(point.gamma)
-        )
-        noise = ROUNDING * (terms + 10 * weight)
+        sides = (dual.source_weights, point.at.potential - point.price), (dual.target_weights, point.gamma)
+        terms = dual.amount * abs(point.price)
+        for weights, potential in sides:
+            terms += np.sum(np.abs(worth(weights, potential, dual.rule.softness)))
+        noise = ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
         if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
             if gained >= 0.5 * promised:
@@ -236,10 +332,19 @@ def climb(
             if longest > LONGEST_STEP:
                 longest = LONGEST_STEP
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
-                passes += 1
+                passes += each
         else:
             return Ascent(point, passes, steps, True)
     return Ascent(point, passes, steps, False)
+
+
+@register_jitable
+def within(dual: Dual, gamma: np.ndarray) -> np.ndarray:
+    """The nearest target potentials that are feasible; the price of mass takes what they have in common."""
+    gamma = np.minimum(gamma, dual.rule.cap)
+    if dual.amount > 0:
+        gamma = gamma - np.max(chosen(dual.target_weights > 0, gamma, NOTHING))
+    return gamma
 
 
 def ascend(
@@ -247,22 +352,23 @@ def ascend(
     softmin: Any,
     dual: Dual,
     epsilon: float,
-    largest_reward: float,
+    size: float,
     tolerance: float,
     max_passes: int,
     tell: Callable[[float, int, float], None] | None,
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
-    From one level to the next the potentials are extrapolated: towards zero they become linear in epsilon. `climb` is
-    the function above, or its compiled form.
+    How large, `size` tells, that of the potentials. From one level to the next these are extrapolated: towards zero
+    they become linear in epsilon. `climb` is the function above, or its compiled form.
     """
-    level, factor = max(epsilon, FIRST_SHARE * largest_reward), FIRST_FACTOR
+    level, factor = max(epsilon, FIRST_SHARE * size), FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)
     earlier, g_earlier = level, gamma
     passes = 0
     while True:
         softmin.scale(level)
+        dual = dual.at(level)
         last = level == epsilon
         goal = tolerance if last else max(tolerance, LEVEL_ERROR)
         goal_factor = math.inf if last else LEVEL_FACTOR
@@ -278,8 +384,5 @@ def ascend(
         g = level * reached.point.gamma
         following = max(epsilon, level / factor) if passes < max_passes // 2 else epsilon
         slope = (following - level) / (level - earlier) if level < earlier else 0.0
-        ahead = g + (g - g_earlier) * slope
-        if not dual.augmented:
-            ahead = np.minimum(ahead, 0.0)
-        gamma = ahead / following
+        gamma = within(dual, (g + (g - g_earlier) * slope) / following)
         earlier, g_earlier, level = level, g, following

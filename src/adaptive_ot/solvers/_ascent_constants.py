@@ -33,3 +33,9 @@ FLAT = 1e-14
 
 # Gains below this part of the terms of the dual value are rounding.
 ROUNDING = 1e-15
+
+# Where the mass to move is a smaller part of the weights, errors are relative to this part of them.
+SMALLEST_UNIT = 1e-4
+
+# Exponents of penalised sums stop here, and a step that goes so far is taken back.
+HIGHEST = 600.0

@@ -11,8 +11,10 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
+from adaptive_ot.marginals import AtMost, FixedMass, SoftKL
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
+from adaptive_ot.solvers._entropic_dual import FAR, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 from adaptive_ot.solvers.softmin import NOTHING, Balanced, RowRule, Softmin
 
@@ -26,12 +28,6 @@ ACTIVE_SHARE = 0.01
 
 # Dense problems of up to this many pairs are solved in one piece of compiled code.
 SMALL = 2**18
-
-# Rows in which to look for the largest reward of a point cost.
-ROWS_SAMPLED = 16
-
-# Weights below this part of the largest count as zero: their reciprocals would be infinite.
-MINUTE = 1e-250
 
 # Pairs of a plan that move less than this part of their source's weight, over the number of targets, are not listed.
 NEGLIGIBLE_SHARE = 2.0**-53
@@ -47,11 +43,13 @@ class Entropic:
         How much entropy, in units of the cost. The plan tends to an exact one as it goes to zero.
     entropy
         ``"augmented"`` (default): Sinkhorn's problem with one dummy source and one dummy target at zero cost, which
-        take what does not move. ``"product"``: epsilon KL(G | mu nu^T) under the inequalities. ``"counting"``:
-        epsilon sum G (log G - 1) under the inequalities.
+        take what does not move. ``"product"``: epsilon KL(G | mu nu^T) under the constraints. ``"counting"``:
+        epsilon sum G (log G - 1) under the constraints. `Equal` and `SoftKL` leave nothing to dummies: with these,
+        "augmented" is "product".
     tolerance
-        How far the column sums may be from what they must be, in all, relative to the total target weight. The plan is
-        scaled down to the weights afterwards, so it never exceeds them.
+        How far the column sums may be from what they must be, in all, relative to the total target weight, or to the
+        mass of `FixedMass`. Where weights are upper bounds the plan is scaled down to them afterwards, so it never
+        exceeds them.
     max_iterations
         Give up after this many passes over all pairs, or over the kernel kept of them.
 
@@ -81,13 +79,13 @@ class Entropic:
 
 def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progress], None]) -> Solution:
     """Maximise the dual, round the plan into the weights, and certify it."""
-    mu, nu = problem.source_weights, problem.target_weights
-    if not (mu.sum() > 0 and nu.sum() > 0):
+    task = task_of(problem)
+    if task.is_empty:
         return nothing_to_move(problem)
-    dual = dual_of(mu, nu, solver.entropy)
+    dual = dual_of(problem, task, solver)
     softmin = softmin_for(problem.cost)
     ascent = ascend(problem, solver, softmin, dual, report)
-    return certify(problem, solver, softmin, dual, ascent)
+    return certify(problem, solver, softmin, dual.at(solver.epsilon), ascent)
 
 
 def ascend(
@@ -98,7 +96,7 @@ def ascend(
     from adaptive_ot.solvers import _ascent
 
     cost = problem.cost
-    limits = solver.epsilon, largest_reward(cost), solver.tolerance, solver.max_iterations
+    limits = solver.epsilon, first_size(problem), solver.tolerance, solver.max_iterations
     if isinstance(cost, ArrayCost) and not cost.kind.on_gpu and cost.array.size <= SMALL:
         from adaptive_ot.solvers.softmin import small
 
@@ -113,33 +111,33 @@ def ascend(
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
     """The solution at the end of an ascent, with its gap to the exact problem."""
-    mu, nu, epsilon = problem.source_weights, problem.target_weights, solver.epsilon
+    mu, nu, epsilon, marginals = problem.source_weights, problem.target_weights, solver.epsilon, problem.marginals
     point, cost = ascent.point, problem.cost
-    at = point.at
+    f, g, price = potentials_of(problem, dual, point, epsilon)
+    clipped = marginals.clipped(f)
     softmin.scale(epsilon)
     keep, factors = isinstance(cost, ArrayCost), np.ones(nu.size)
-    finished = softmin.finish(at, dual.rule, mu, factors, keep)
-    over = finished.columns > nu
-    if over.any():  # once more, with these scaled down
-        factors = np.divide(nu, finished.columns, out=factors, where=over)
-        finished = softmin.finish(at, dual.rule, mu, factors, keep)
+    most = np.full(mu.size, math.inf) if isinstance(marginals, SoftKL) else mu
+    finished = softmin.finish(point.at, dual.rule, most, factors, clipped, keep)
+    if isinstance(marginals, AtMost | FixedMass):
+        factors = fitting(finished.columns, nu, dual.amount)
+        if (factors < 1).any():  # once more, with these scaled down
+            finished = softmin.finish(point.at, dual.rule, most, factors, clipped, keep)
     if isinstance(cost, SparseCost):
         transport: Transport = ListedTransport(cost.shape, finished.plan)
     elif isinstance(cost, ArrayCost):
         transport = DenseTransport(finished.plan)
     else:
-        transport = TiledTransport(softmin, at, dual.rule, mu, (finished.factors, factors))
-    f, g = epsilon * at.potential, epsilon * (point.gamma + dual.shift(at.h))
-    # Points without weight have no part in the ascent: theirs are potentials of the exact problem.
-    f = np.where(dual.source_weights > 0, f, np.maximum(f, -largest_reward(cost)))
-    g = np.where(dual.target_weights > 0, g, finished.lowest)
-    dual_value = math.fsum(mu * np.minimum(f, 0.0)) + math.fsum(nu * finished.lowest)
+        transport = TiledTransport(softmin, point.at, dual.rule, mu, (finished.factors, factors))
     rows, columns = finished.rows, finished.columns
+    bound = marginals.bound(mu, nu, clipped, finished.lowest)
+    g = np.where(dual.target_weights > 0, g, np.minimum(bound.target_potential, FAR))
+    value = finished.value + marginals.penalty(mu, nu, rows, columns)
     present = cost.kind.present
     return Solution(
         problem=problem,
         transport=transport,
-        value=finished.value,
+        value=value,
         regularised_value=float(epsilon * (point.value + dual.constant)),
         mass=float(rows.sum()),
         source_marginal=present(rows),
@@ -148,12 +146,20 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         target_potential=present(g),
         active_source=present(rows > ACTIVE_SHARE * mu),
         active_target=present(columns > ACTIVE_SHARE * nu),
-        gap=max(0.0, finished.value - dual_value),
-        violation=max(0.0, float((rows - mu).max()), float((columns - nu).max())),
+        gap=max(0.0, value - bound.value),
+        violation=marginals.violation(mu, nu, rows, columns),
         status=status_of(point.error, solver, ascent.stalled),
         iterations=ascent.passes,
+        price=price,
         active_share=ACTIVE_SHARE,
     )
+
+
+def fitting(columns: np.ndarray, nu: np.ndarray, amount: float) -> np.ndarray:
+    """What to scale columns down by to meet their weights, and the mass to move, if there is one."""
+    factors = np.divide(nu, columns, out=np.ones(nu.size), where=columns > nu)
+    mass = float((factors * columns).sum())
+    return factors * (amount / mass) if 0 < amount < mass else factors
 
 
 def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
@@ -164,34 +170,34 @@ def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
 
 
 def nothing_to_move(problem: Problem) -> Solution:
-    """Where one side weighs nothing, the exact answer is the only one."""
-    solution = solve_exact(problem, Exact(), lambda _: None)
-    return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
-
-
-def dual_of(mu: np.ndarray, nu: np.ndarray, entropy: Entropy) -> Dual:
-    """The constants of the three forms."""
-    from adaptive_ot.solvers._ascent import Dual
-
-    mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (mu, nu))
-    log_mu, log_nu = log_weights(mu), log_weights(nu)
-    lightest = nu[nu > 0].min() / (mu.max() * mu.size)
-    share = min(1.0, lightest) / nu.size
-    if entropy == "augmented":
-        # The reference is the product of the weights, dummies included, over their total: free of scale.
-        log_total = math.log(mu.sum() + nu.sum())
-        rule = RowRule(np.full(mu.size, log_total), log_mu - log_total, math.inf, math.log(mu.sum()), share)
-        return Dual(mu, nu, rule, log_nu, True, 0.0)
-    if entropy == "product":
-        rule = RowRule(np.zeros(mu.size), log_mu, 0.0, -math.inf, share)
-        return Dual(mu, nu, rule, log_nu, False, float(mu.sum() * nu.sum()))
-    sources, targets = (np.where(side > 0, 0.0, NOTHING) for side in (mu, nu))
-    return Dual(mu, nu, RowRule(log_mu, sources, 0.0, -math.inf, share), targets, False, 0.0)
-
-
-def log_weights(weights: np.ndarray) -> np.ndarray:
-    """Logarithms, NOTHING for zero."""
-    return np.log(weights, out=np.full(weights.size, NOTHING), where=weights > 0)
+    """Where no mass can move, or none should, the exact answer is the only one."""
+    if isinstance(problem.marginals, AtMost):
+        solution = solve_exact(problem, Exact(), lambda _: None)
+        return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
+    (mu, nu), marginals = (problem.source_weights, problem.target_weights), problem.marginals
+    rows, columns, present = np.zeros(mu.size), np.zeros(nu.size), problem.cost.kind.present
+    f = np.where(mu > 0, FAR, NOTHING) if isinstance(marginals, SoftKL) else np.zeros(mu.size)
+    bound, value = problem.bound(f), marginals.penalty(mu, nu, rows, columns)
+    none = np.zeros(0, np.int64)
+    return Solution(
+        problem=problem,
+        transport=ListedTransport(problem.cost.shape, (none, none, np.zeros(0))),
+        value=value,
+        regularised_value=value,
+        mass=0.0,
+        source_marginal=present(rows),
+        target_marginal=present(columns),
+        source_potential=present(f),
+        target_potential=present(np.minimum(bound.target_potential, FAR)),
+        active_source=present(rows > 0),
+        active_target=present(columns > 0),
+        gap=max(0.0, value - bound.value),
+        violation=marginals.violation(mu, nu, rows, columns),
+        status=Status.CONVERGED,
+        iterations=0,
+        price=bound.price,
+        active_share=ACTIVE_SHARE,
+    )
 
 
 def softmin_for(cost: Cost) -> Softmin:
@@ -206,18 +212,6 @@ def softmin_for(cost: Cost) -> Softmin:
         return ListedSoftmin(cost)
     assert isinstance(cost, ArrayCost | PointCost)
     return TiledSoftmin(cost)
-
-
-def largest_reward(cost: Cost) -> float:
-    """The size of the most negative cost, for point costs among a sample: where the ascent starts."""
-    if isinstance(cost, ArrayCost):
-        lowest = float(cost.array.min())
-    elif isinstance(cost, SparseCost):
-        lowest = float(cost.matrix.data.min(initial=0.0))
-    else:
-        n = cost.shape[0]
-        lowest = min(float(cost.block(i, i + 1).min()) for i in range(0, n, 1 + n // ROWS_SAMPLED))
-    return max(0.0, -lowest)
 
 
 class TiledTransport(Transport):

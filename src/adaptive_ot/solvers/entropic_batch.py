@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot.batch import Answers, PlanArray, ProblemBatch, SolutionBatch
+from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import ACTIVE_SHARE, Entropic, solve_entropic, status_of
 from adaptive_ot.solvers.exact import Progress
@@ -24,7 +25,7 @@ LARGEST_ON_GPU = 128
 def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve every problem as if it were alone."""
     all_weigh = all(bool((side.sum(axis=1) > 0).all()) for side in (problems.source_weights, problems.target_weights))
-    if problems.kind.on_gpu and all_weigh and fits_one_program(problems.cost.shape[1:]):
+    if problems.kind.on_gpu and all_weigh and fits_one_program(problems.marginals, problems.cost.shape[1:]):
         return solve_on_gpu(problems, solver)
     import numba
 
@@ -49,9 +50,9 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
     return SolutionBatch.of(problems, [solution for solution in solutions if solution is not None])
 
 
-def fits_one_program(shape: tuple[int, int]) -> bool:
-    """Whether Triton is there, and one program of it can hold a problem of this shape."""
-    return min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
+def fits_one_program(marginals: Marginals, shape: tuple[int, int]) -> bool:
+    """Whether Triton is there, and one program of it knows the model and can hold a problem of this shape."""
+    return isinstance(marginals, AtMost) and min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
 
 
 @cache

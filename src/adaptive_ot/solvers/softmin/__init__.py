@@ -27,9 +27,10 @@ DENSE_REACH = 150.0
 class RowRule(NamedTuple):
     """How a row of the dual is maximised once the columns are fixed, in units of epsilon.
 
-    With L the log-sum-exp of the row, its potential is  min(cap, total - log(e^L + e^dummy)),  and the row of the plan
-    is  e^(potential + reference + h_j - C_ij / epsilon). A dummy column (augmented form) has a `dummy` above -inf, the
-    inequality forms a `cap` of 0. A row without weight has a potential too, but a reference of NOTHING: it is empty.
+    With L the log-sum-exp of the row, its potential is  min(cap, (total - log(e^L + e^dummy)) / (1 + softness)),  and
+    the row of the plan is  e^(potential + reference + h_j - C_ij / epsilon). A dummy column (augmented form) has a
+    `dummy` above -inf, the inequality forms a `cap` of 0; where sums are penalised, `softness` is epsilon over the
+    price of their divergence. A row without weight has a potential too, but a reference of NOTHING: it is empty.
     `smallest_share` is the part of a row, at least, that can matter to some column.
     """
 
@@ -38,12 +39,13 @@ class RowRule(NamedTuple):
     cap: float
     dummy: float
     smallest_share: float
+    softness: float = 0.0
 
     def potential(self, log_sum: np.ndarray, rows: slice) -> np.ndarray:
         """The maximising potential of some rows."""
         with np.errstate(invalid="ignore"):  # of nothing and nothing
             both = np.logaddexp(log_sum, self.dummy)
-        return np.minimum(self.cap, self.total[rows] - both)
+        return np.minimum(self.cap, (self.total[rows] - both) / (1 + self.softness))
 
 
 class Balanced(NamedTuple):
@@ -89,17 +91,20 @@ class Softmin(ABC):
         free: np.ndarray,
         right: np.ndarray,
     ) -> tuple[bool, np.ndarray]:
-        """Solve (diag(diagonal) - G^T diag(weights) G - spill spill^T) x = right over the free columns.
+        """Solve (diag(diagonal) - G^T diag(weights) G - spill^T spill) x = right over the free columns.
 
         False if that would take too long, or if the matrix is not positive definite.
         """
         return False, right
 
     @abstractmethod
-    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
         """Everything the solution needs to know about the plan of `at`, and the plan itself if `keep`.
 
-        Rows are scaled down to `most`, where rounding takes them above it, and columns are multiplied by `factors`.
+        Rows are scaled down to `most`, where rounding takes them above it, and columns are multiplied by `factors`;
+        `clipped` are source potentials that are feasible for the dual.
         """
 
     @abstractmethod
@@ -132,8 +137,8 @@ def solve_directly(
 class Finished(NamedTuple):
     """What one last pass over all pairs tells about a plan.
 
-    `lowest` is min_i C_ij - min(0, potential_i), clipped at zero: the c-transform of the potentials (times epsilon).
-    `factors` are what the rows were multiplied by.
+    `lowest` is min_i C_ij - clipped_i, the c-transform of the source potentials; `factors` are what the rows were
+    multiplied by.
     """
 
     factors: np.ndarray

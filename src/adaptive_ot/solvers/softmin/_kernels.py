@@ -109,12 +109,12 @@ def row_of_exponentials(costs, inverse_epsilon, h, guess, out, scratch, bits):
 
 
 @kernel
-def row_potential(log_sum, total, cap, dummy):
+def row_potential(log_sum, total, cap, dummy, softness):
     """`RowRule.potential` of one row."""
     high, low = max(log_sum, dummy), min(log_sum, dummy)
     if high == -np.inf:
         return cap
-    return min(cap, total - high - math.log1p(math.exp(low - high)))
+    return min(cap, (total - high - math.log1p(math.exp(low - high))) / (1 + softness))
 
 
 @kernel
@@ -141,7 +141,7 @@ def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, colu
     the kernel, and `kept` how many entries of each row are above the cut.
     """
     m = h.size
-    totals, references, cap, dummy = rule.total, rule.reference, rule.cap, rule.dummy
+    totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     scratch = np.empty(min(m, CHUNK))
     bits = scratch.view(np.int64)
     here = np.empty(m if kernel_rows.shape[0] == 0 else 0)
@@ -150,7 +150,7 @@ def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, colu
         row = here if kernel_rows.shape[0] == 0 else kernel_rows[k]
         row_sum, shift = row_of_exponentials(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
         row_sums[i] = shift + math.log(row_sum) if row_sum > 0 else -np.inf
-        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy)
+        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
         if row_sum > 0:
             scale_by(row, 1 / row_sum)
             add_multiple(columns, math.exp(potential[i] + references[i] + row_sums[i]), row)
@@ -179,7 +179,7 @@ def compress(rows, cut, indices, values):
 @kernel
 def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, row_sums, potential, columns, values):
     """`balance_rows` for the stored pairs of a sparse cost; `values` gets the kernel."""
-    totals, references, cap, dummy = rule.total, rule.reference, rule.cap, rule.dummy
+    totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     for i in range(top, bottom):
         largest = -np.inf
         for k in range(ends[i], ends[i + 1]):
@@ -190,7 +190,7 @@ def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, 
             values[k] = math.exp(values[k] - largest) if largest > -np.inf else 0.0
             row_sum += values[k]
         row_sums[i] = largest + math.log(row_sum) if row_sum > 0 else -np.inf
-        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy)
+        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
         if row_sum > 0:
             moved = math.exp(potential[i] + references[i] + row_sums[i])
             for k in range(ends[i], ends[i + 1]):
@@ -207,7 +207,7 @@ def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
     # Arrays are taken out of their tuples, and functions get numbers only: Numba counts references to whatever is
     # handed on, which in a loop costs more than the loop.
     matrix, ends, indices, values, start = kept.matrix, kept.ends, kept.indices, kept.values, kept.row_sums
-    totals, references, cap, dummy = rule.total, rule.reference, rule.cap, rule.dummy
+    totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     dense = matrix.shape[0] > 0
     for i in range(top, bottom):
         product = 0.0
@@ -220,11 +220,11 @@ def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
             weight = factors[i] * product
         elif product > 0:
             row_sums[i] = start[i] + math.log(product)
-            potential[i] = row_potential(row_sums[i], totals[i], cap, dummy)
+            potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
             weight = math.exp(potential[i] + references[i] + start[i])
         else:
             row_sums[i], weight = -np.inf, 0.0
-            potential[i] = row_potential(-np.inf, totals[i], cap, dummy)
+            potential[i] = row_potential(-np.inf, totals[i], cap, dummy, softness)
         if dense:
             add_multiple(out, weight, matrix[i])
         else:

@@ -111,9 +111,9 @@ class CompiledSoftmin(Softmin):
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         kernel = self._kernel_near(at.h)
         if kernel is None:
-            return self._curvature_costs(at, weights * at.rows(rule) ** 2, x)
+            return self._curvature_costs(at, (np.sqrt(weights) * at.rows(rule)) ** 2, x)
         growth = np.exp(at.h - kernel.h)
-        factors = weights * np.exp(2 * (at.potential + rule.reference + kernel.row_sums))
+        factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
         return growth * self._sweep(kernel, growth * x, rule, factors, at.row_sums, at.potential)
 
     def solve_directly(
@@ -130,9 +130,9 @@ class CompiledSoftmin(Softmin):
         if kernel is None:
             return False, right
         growth = np.exp(at.h - kernel.h)
-        factors = weights * np.exp(2 * (at.potential + rule.reference + kernel.row_sums))
+        factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
         scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
-        side = spill * scale if spill.size else np.zeros(right.size)
+        side = spill * scale
         solved, x = False, right
         if not len(kernel.matrix):
             solved, x = solve_sparse(kernel, factors, growth * scale, side, scale * right)
@@ -180,12 +180,12 @@ class CompiledSoftmin(Softmin):
 def solve_dense(
     kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
 ) -> tuple[bool, np.ndarray]:
-    """Solve (1 - G^T diag(factors) G - side side^T) x = right by Cholesky's method."""
+    """Solve (1 - G^T diag(factors) G - side^T side) x = right by Cholesky's method."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     matrix = np.eye(right.size)
     _kernels.subtract_gram(kernel, factors, growth, matrix)
-    matrix -= np.outer(side, side)
+    matrix -= side.T @ side
     if not np.isfinite(matrix.sum() + right.sum()):  # costs too far above epsilon
         return False, right
     for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
@@ -200,7 +200,7 @@ def solve_dense(
 def solve_sparse(
     kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
 ) -> tuple[bool, np.ndarray]:
-    """`solve_dense` where few columns share a row: a sparse factorisation, with Sherman and Morrison's formula."""
+    """`solve_dense` where few columns share a row: a sparse factorisation, with Woodbury's formula."""
     from scipy import sparse
     from scipy.sparse.linalg import splu
 
@@ -218,11 +218,13 @@ def solve_sparse(
         factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:  # singular
         return False, right
-    x, y = factor.solve(np.stack([right, side], axis=1)).T
-    bend = 1 - side @ y
-    if not (bend > 0 and np.isfinite(x).all()):
+    x, *y = factor.solve(np.vstack([right, side]).T).T
+    if not y:
+        return bool(np.isfinite(x).all()), x
+    bend = np.eye(len(side)) - side @ np.transpose(y)
+    if not (np.isfinite(x).all() and np.isfinite(bend).all() and np.linalg.eigvalsh(bend).min() > 0):
         return False, right
-    return True, x + y * (side @ x / bend)
+    return True, x + np.linalg.solve(bend, side @ x) @ y
 
 
 class ListedSoftmin(CompiledSoftmin):
@@ -250,7 +252,9 @@ class ListedSoftmin(CompiledSoftmin):
     def _curvature_costs(self, at: Balanced, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
         raise AssertionError("the stored pairs are always kept")
 
-    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
         n, m = self.shape
         pairs: Any = self.matrix.tocoo()
         i, j = pairs.coords
@@ -258,8 +262,8 @@ class ListedSoftmin(CompiledSoftmin):
         rows = marginal(i, mass, n)
         row_factors = np.divide(most, rows, out=np.ones(n), where=rows > most)
         mass = mass * row_factors[i] * factors[j]
-        lowest = np.zeros(m)
-        np.minimum.at(lowest, j, pairs.data - self.epsilon * np.minimum(at.potential, 0.0)[i])
+        lowest = np.full(m, np.inf)
+        np.minimum.at(lowest, j, pairs.data - clipped[i])
         carried = mass > 0
         value = float(pairs.data[carried] @ mass[carried])
         plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
@@ -337,17 +341,18 @@ class TiledSoftmin(CompiledSoftmin):
 
         return self._in_threads(rows, self.shape[0] * self.shape[1])
 
-    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
         self.kernel = None  # of no more use
         n, m = self.shape
         plan = np.empty((n if keep else 0, m))
         row_factors, row_sums, scaling = np.empty(n), np.empty(n), at.potential + rule.reference
-        clipped = self.epsilon * np.minimum(at.potential, 0.0)
         values: list[float] = []
         lowest: list[np.ndarray] = []
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
-            low = np.zeros(m)
+            low = np.full(m, np.inf)
             for start, stop, costs in self._blocks(top, bottom):
                 arguments = at.h, scaling, clipped, most, factors, plan[start:stop], row_factors, row_sums, out, low
                 values.append(_kernels.finish_rows(costs, start, 1 / self.epsilon, *arguments))

@@ -55,7 +55,7 @@ class TorchSoftmin(Softmin):
         return balanced
 
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-        factors, vector = self._to_device(weights * at.rows(rule) ** 2), self._to_device(x)
+        factors, vector = self._to_device((weights**0.5 * at.rows(rule)) ** 2), self._to_device(x)
         out = torch.zeros_like(vector)
         for top, bottom, kernel in self._kernels(at):
             out += (factors[top:bottom] * (kernel @ vector)) @ kernel
@@ -79,9 +79,8 @@ class TorchSoftmin(Softmin):
         for top, bottom, kernel in self._kernels(at):
             plan = factors[top:bottom, None] * kernel * column_scale
             matrix -= plan.T @ plan
-        if spill.size:
-            side = self._to_device(spill * scale)
-            matrix -= torch.outer(side, side)
+        side = self._to_device(spill * scale)
+        matrix -= side.T @ side
         fixed = self._to_device(~free)
         matrix[fixed], matrix[:, fixed] = 0.0, 0.0
         matrix[fixed, fixed] = 1.0
@@ -94,12 +93,14 @@ class TorchSoftmin(Softmin):
             return False, right
         return True, scale * torch.cholesky_solve(self._to_device(scale * right)[:, None], factor)[:, 0].cpu().numpy()
 
-    def finish(self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, keep: bool) -> Finished:
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
         self.kept = None  # of no more use
         n, m = self.shape
         scaling, h, limit = map(self._to_device, (at.potential + rule.reference, at.h, most))
-        clipped, column_factors = map(self._to_device, (self.epsilon * np.minimum(at.potential, 0.0), factors))
-        lowest, columns = (torch.zeros(m, dtype=torch.float64, device=self.device) for _ in range(2))
+        potential, column_factors = map(self._to_device, (clipped, factors))
+        lowest, columns = (torch.full((m,), x, dtype=torch.float64, device=self.device) for x in (torch.inf, 0.0))
         row_factors, rows, value, plans = np.empty(n), np.empty(n), 0.0, []
         for top, bottom, costs in self._blocks():
             plan = torch.exp(scaling[top:bottom, None] + (h - costs / self.epsilon))
@@ -109,7 +110,7 @@ class TorchSoftmin(Softmin):
             row_factors[top:bottom], rows[top:bottom] = scale.cpu().numpy(), plan.sum(dim=1).cpu().numpy()
             columns += plan.sum(dim=0)
             value += float(torch.where(plan > 0, plan * costs, 0.0).sum())
-            lowest = torch.minimum(lowest, (costs - clipped[top:bottom, None]).amin(dim=0))
+            lowest = torch.minimum(lowest, (costs - potential[top:bottom, None]).amin(dim=0))
             if keep:
                 plans.append(plan)
         plan = torch.cat(plans) if keep else None
@@ -122,7 +123,7 @@ class TorchSoftmin(Softmin):
 
     def _kernels(self, at: Balanced) -> Iterator[tuple[int, int, torch.Tensor]]:
         """P in blocks of rows: the one that was kept, or made anew."""
-        if self.kept is not None and self.kept[0] is at:
+        if self.kept is not None and self.kept[0].h is at.h:
             yield 0, self.shape[0], self.kept[1]
             return
         h, sums = self._to_device(at.h), self._to_device(np.where(np.isfinite(at.row_sums), at.row_sums, 0.0))

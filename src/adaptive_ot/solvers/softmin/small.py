@@ -68,7 +68,7 @@ def _balance(softmin, h, rule):
 
 def _curvature(softmin, at, rule, weights, x):
     growth = np.exp(at.h - softmin.h)
-    factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
+    factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + softmin.row_sums)) ** 2
     out = np.zeros(x.size)
     _kernels.sweep(kept_kernel(softmin), 0, weights.size, growth * x, rule, factors, at.row_sums, at.potential, out)
     return growth * out
@@ -76,13 +76,13 @@ def _curvature(softmin, at, rule, weights, x):
 
 def _solve_directly(softmin, at, rule, weights, diagonal, spill, free, right):
     growth = np.exp(at.h - softmin.h)
-    factors = weights * np.exp(2 * (at.potential + rule.reference + softmin.row_sums))
+    factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + softmin.row_sums)) ** 2
     scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
     matrix = np.zeros((scale.size, scale.size))
     _kernels.subtract_gram(kept_kernel(softmin), factors, growth * scale, matrix)
     for j in range(free.size):
-        if spill.size:
-            matrix[j] -= spill[j] * scale[j] * spill * scale
+        for sent in spill:
+            matrix[j] -= sent[j] * scale[j] * sent * scale
         matrix[j] *= free
         matrix[j, j] += 1 + RIDGE
         if not free[j]:
@@ -101,7 +101,12 @@ climb = kernel(_ascent.climb)
 
 
 def ascend(
-    costs: np.ndarray, dual: _ascent.Dual, epsilon: float, largest_reward: float, tolerance: float, max_passes: int
+    costs: np.ndarray,
+    dual: _ascent.Dual,
+    epsilon: float,
+    size: float,
+    tolerance: float,
+    max_passes: int,
 ) -> _ascent.Ascent:
     """`_ascent.ascend` for a dense cost."""
     n, m = costs.shape
@@ -116,4 +121,4 @@ def ascend(
         np.empty(room),
         np.array([1.0, EMPTY]),
     )
-    return _ascent.ascend(climb, softmin, dual, epsilon, largest_reward, tolerance, max_passes, None)
+    return _ascent.ascend(climb, softmin, dual, epsilon, size, tolerance, max_passes, None)
