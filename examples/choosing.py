@@ -36,14 +36,14 @@ def table_row(name: str, solution: aot.Solution, clouds: Clouds) -> str:
 def main(picture: str) -> None:
     clouds = moons_with_outliers(size=150)
     cost = aot.DistanceCost(clouds.x, clouds.z, reach=REACH)
-    figure = Figure(figsize=(15, 9), dpi=110, layout="constrained")
+    figure = Figure(figsize=(15, 9), dpi=80, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(2, 3).ravel()
     print(f"{'model':<28}{'mass':>6}{'of it with outliers':>22}{'inliers matched':>18}")
     for ax, (name, (marginals, solver)) in zip(panels, MODELS.items(), strict=False):
         solution = aot.solve(cost, marginals=marginals, solver=solver)
         print(table_row(name, solution, clouds))
-        plot.transport(solution, ax=ax)
+        plot.transport(solution, ax=ax, by_cluster=False)
         ax.set_title(f"{name}, mass {solution.mass:.2f}")
         ax.get_legend().remove()
         ax.set_axis_off()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,10 +28,17 @@ SIDES = (("source", "o"), ("target", "^"))
 POINTS_FOR_AXES = 2000
 
 
-def transport(solution: Solution, source_points: Any = None, target_points: Any = None, ax: Axes | None = None) -> Axes:
+def transport(
+    solution: Solution,
+    source_points: Any = None,
+    target_points: Any = None,
+    ax: Axes | None = None,
+    *,
+    by_cluster: bool | None = None,
+) -> Axes:
     """Draw a plan between two point sets: a line for every pair that carries mass, hollow marks for inactive points.
 
-    Up to eight clusters get a colour each; more are coloured by side. Sources are discs, targets triangles.
+    Sources are discs, targets triangles.
 
     Parameters
     ----------
@@ -41,6 +49,8 @@ def transport(solution: Solution, source_points: Any = None, target_points: Any 
         a line above the targets; beyond two, all points are shown in the plane of their first two principal components.
     ax
         Where to draw; by default on a new figure, which is ``ax.figure``.
+    by_cluster
+        Whether every cluster gets a colour, or every side; by default clusters do, if there are at most eight.
 
     Returns
     -------
@@ -59,7 +69,7 @@ def transport(solution: Solution, source_points: Any = None, target_points: Any 
     points = _points(solution, source_points, target_points)
     ax = _new_axes() if ax is None else ax
     source, target = _in_the_plane(ax, *points)
-    palette = _palette(solution)
+    palette = _palette(solution, by_cluster)
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     size = float(np.clip(10_000 / max(1, len(source) + len(target)), 8, 70))
     _draw_lines(ax, solution, source, target, palette.lines, 0.25 * np.sqrt(size))
@@ -181,17 +191,17 @@ class _Palette(NamedTuple):
     legend: tuple[str, str]
 
 
-def _palette(solution: Solution) -> _Palette:
-    """By cluster where these are few, otherwise by side."""
-    clusters = solution.clusters()
+def _palette(solution: Solution, by_cluster: bool | None) -> _Palette:
+    """By cluster, if so wished or where these are few, otherwise by side."""
+    clusters = [] if by_cluster is False else solution.clusters()
     n, m = solution.problem.cost.shape
     rows = solution.main_pairs()[0]
-    if len(clusters) > len(CLUSTER_COLOURS):
+    if by_cluster is False or (by_cluster is None and len(clusters) > len(CLUSTER_COLOURS)):
         return _Palette(
             np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), np.full(len(rows), GREY), SIDE_COLOURS
         )
     source, target = np.full(n, GREY), np.full(m, GREY)
-    for cluster, colour in zip(clusters, CLUSTER_COLOURS, strict=False):
+    for cluster, colour in zip(clusters, cycle(CLUSTER_COLOURS), strict=False):
         source[cluster.sources], target[cluster.targets] = colour, colour
     return _Palette(source, target, source[rows], (GREY, GREY))
 
