@@ -37,6 +37,8 @@ ALL_LISTED = 2**14
 WORK_PER_CALL = 20_000_000
 STEPS_PER_CALL = 4096
 
+SHORTEST = 2  # the depths of two points at the root
+
 TINY = 1e-300  # a width to double
 
 # Why a walk came back: it moved what it should, no pair can enter before the end of its window, or there is more to do.
@@ -66,14 +68,12 @@ def refresh_potentials(tree):
 
 
 @kernel
-def find_surplus(tree, sources, surplus):
-    """Mark the nodes of the parts that hang on the root by a source."""
+def find_tops(tree, top):
+    """The node by which the part of each node hangs on the root."""
     root = tree.parent.size - 1
-    node, has_surplus = tree.following[root], False
+    node = tree.following[root]
     while node != root:
-        if tree.depth[node] == 1:
-            has_surplus = node < sources
-        surplus[node] = has_surplus
+        top[node] = node if tree.depth[node] == 1 else top[tree.parent[node]]
         node = tree.following[node]
 
 
@@ -88,20 +88,21 @@ def moved_mass(tree, sources, source_weights):
 
 
 @kernel
-def _enter_if(node, sources, surplus, potential):
+def _enter_if(node, sources, top, potential):
     """The potential of a node whose pairs can enter from its side, and -inf for the others."""
-    return potential if surplus == (node < sources) else -np.inf
+    return potential if (top < sources) == (node < sources) else -np.inf
 
 
 @kernel
-def _watch(tail, head, cost, potential, surplus, price, width, watched_tail, watched_head, watched_cost):
+def _watch(tail, head, cost, sources, potential, top, price, width, watched_tail, watched_head, watched_cost):
     """Copy the pairs with a reduced cost below `width`; returns how many there are."""
     count = 0
     for k in range(tail.size):
         i, j = tail[k], head[k]
         reduced = cost[k] - potential[i] - potential[j]
-        if surplus[i] != surplus[j]:
-            reduced += -price if surplus[i] else price
+        surplus = top[i] < sources
+        if surplus != (top[j] < sources):
+            reduced += -price if surplus else price
         if reduced < width:
             watched_tail[count], watched_head[count], watched_cost[count] = i, j, cost[k]
             count += 1
@@ -109,7 +110,7 @@ def _watch(tail, head, cost, potential, surplus, price, width, watched_tail, wat
 
 
 @kernel
-def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, moved, steps, work_limit):
+def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
     Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if
@@ -117,24 +118,31 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
     """
     size = tail.size
     watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
-    ready = np.empty(tree.parent.size)
+    ready, depth, flow = np.empty(tree.parent.size), tree.depth, tree.flow
     step, work = 0, 0
     while True:
         _refresh_potentials(tree)
         for node in range(ready.size):
-            ready[node] = _enter_if(node, sources, surplus[node], tree.potential[node])
+            ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
         watched = watched_tail, watched_head, watched_cost
-        count = _watch(tail, head, cost, tree.potential, surplus, price, width, *watched)
+        count = _watch(tail, head, cost, sources, tree.potential, top, price, width, *watched)
         listing = size + 4 * ready.size
         work += listing
         until = min(end, price + width)
         watching = 0
         while True:
-            lowest, entering = until, -1
+            lowest, entering, lowest_rank = until, -1, 0
             for k in range(count):
                 key = watched_cost[k] - ready[watched_tail[k]] - ready[watched_head[k]]
-                if key < lowest:
-                    lowest, entering = key, k
+                if key > lowest or (key == lowest and entering < 0):
+                    continue
+                # Of pairs at the same price, one that moves something, and along a short path.
+                i, j = watched_tail[k], watched_head[k]
+                rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
+                if key < lowest or rank < lowest_rank:
+                    lowest, entering, lowest_rank = key, k, rank
+                    if rank == SHORTEST and key <= price:
+                        break
             watching += count
             work += count + 100
             if entering < 0:
@@ -143,11 +151,11 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
             if step == steps.tail.size or (work > work_limit and step > 0):
                 return INTERRUPTED, price, width, moved, step, i, j
             price = max(price, lowest)
-            top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+            apex, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
             if moved + amount >= goal:
                 return REACHED, price, width, moved, step, i, j
             if amount > 0:
-                _push(tree, sources, i, j, top, amount)
+                _push(tree, sources, i, j, apex, amount)
             steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
             steps.price[step], steps.amount[step] = price, amount
             step += 1
@@ -156,7 +164,7 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
             if target_side:
                 i, j, change = j, i, -lowest
             work += 4 * _rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
-            _flip(tree, sources, surplus, ready, i)
+            _flip(tree, sources, top, ready, i)
         price = until if until < np.inf else price
         width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
         if until >= end or work > work_limit:
@@ -164,14 +172,14 @@ def walk(tree, sources, surplus, tail, head, cost, price, end, width, goal, move
 
 
 @kernel
-def _flip(tree, sources, surplus, ready, top):
-    """A part of the tree went from one kind to the other."""
-    node = top
+def _flip(tree, sources, top, ready, moved):
+    """A part of the tree, below and with the node `moved`, went from one kind to the other."""
+    node, new_top = moved, top[tree.parent[moved]]
     while True:
-        surplus[node] = not surplus[node]
-        ready[node] = _enter_if(node, sources, surplus[node], tree.potential[node])
+        top[node] = new_top
+        ready[node] = _enter_if(node, sources, new_top, tree.potential[node])
         node = tree.following[node]
-        if tree.depth[node] <= tree.depth[top]:
+        if tree.depth[node] <= tree.depth[moved]:
             return
 
 
@@ -183,9 +191,9 @@ def repeat(tree, sources, steps, goal):
         i, j, change = steps.tail[k], steps.head[k], steps.price[k]
         if moved + steps.amount[k] >= goal:
             return k
-        top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+        apex, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
         if amount > 0:
-            _push(tree, sources, i, j, top, amount)
+            _push(tree, sources, i, j, apex, amount)
         moved += amount
         if target_side:
             i, j, change = j, i, -change
@@ -220,8 +228,8 @@ class Walk:
     ) -> None:
         self.near, self.tree, self.weights, self.base, self.tell = near, tree, weights, base, tell
         self.sources, self.takes = np.uint32(weights.source.size), weights.target > 0
-        self.surplus = np.zeros(tree.parent.size, np.bool_)
-        find_surplus(tree, self.sources, self.surplus)
+        self.top = np.zeros(tree.parent.size, np.uint32)
+        find_tops(tree, self.top)
         self.moved = int(moved_mass(tree, self.sources, weights.source))
         self.price, self.pivots = 0.0, 0
         self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
@@ -238,9 +246,12 @@ class Walk:
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
         """Feasible potentials at the current price (relative to the base)."""
-        n = int(self.sources)
-        potential, surplus = self.tree.potential[:-1], self.surplus[:-1]
+        n, potential, surplus = int(self.sources), self.tree.potential[:-1], self._surplus()
         return potential[:n] - self.price * ~surplus[:n], potential[n:] - self.price * surplus[n:]
+
+    def _surplus(self) -> np.ndarray:
+        """Which nodes are in parts that hang on the root by a source."""
+        return self.top[:-1] < self.sources
 
     @classmethod
     def repeated(cls, near: NearPairs, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Walk:
@@ -283,7 +294,7 @@ class Walk:
             reason, self.price, self.watched_width, self.moved, count, *pair = walk(
                 self.tree,
                 self.sources,
-                self.surplus,
+                self.top,
                 tail,
                 head,
                 costs,
@@ -309,7 +320,8 @@ class Walk:
         if idle or self.listed_width == 0:
             # Nothing happens until the first pair from a source with surplus to a target without can enter.
             f, g = self._prices()
-            f[~self.surplus[:n]], g[self.surplus[n:-1] | ~self.takes] = -np.inf, -np.inf
+            surplus = self._surplus()
+            f[~surplus[:n]], g[surplus[n:] | ~self.takes] = -np.inf, -np.inf
             lowest = self.near.lowest(f, g)
             if lowest == np.inf:
                 return None, self.price
@@ -321,7 +333,7 @@ class Walk:
             pairs = self.near.below(f, g, self.listed_width, self.most_listed)
             if pairs is not None:
                 break
-            self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 5 // 4
+            self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
         width = self.listed_width
         if pairs.rows.size < self.most_listed // 4:
             self.listed_width *= 2
