@@ -27,7 +27,7 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(_walk, "ALL_LISTED", 0)
     monkeypatch.setattr(_walk, "LISTED_PER_NODE", 2)
     monkeypatch.setattr(_walk, "STEPS_PER_CALL", 3)
-    monkeypatch.setattr(_walk, "WORK_PER_CALL", 300)
+    monkeypatch.setattr(_walk, "WORK_PER_CALL", 5000)
     monkeypatch.setattr(_near, "PAIRS_PER_BLOCK", 5)
     monkeypatch.setattr(_near, "PAIRS_PER_THREAD", 16)
     monkeypatch.setattr(_near, "ROWS_SAMPLED", 2)
@@ -664,10 +664,7 @@ def test_all_weights_zero():
         assert (solution.value, solution.mass, solution.violation) == (0.0, 0.0, 0.0)
 
 
-BATCHES_IGNORE_MARGINALS = pytest.mark.xfail(strict=True, reason="the batch kernels solve AtMost whatever the marginals")
 
-
-@BATCHES_IGNORE_MARGINALS
 @pytest.mark.parametrize("marginals", [aot.Equal(), aot.FixedMass(0.4)])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_batch_is_a_loop(marginals, library):
@@ -687,10 +684,9 @@ def test_a_batch_of_larger_problems_is_a_loop():
     costs = np.random.default_rng(23).standard_normal((2, 260, 260))
     batch = aot.solve(costs, marginals=aot.Equal())
     for cost, together in zip(costs, batch, strict=True):
-        assert together.value == pytest.approx(cost[linear_sum_assignment(cost)].mean() , rel=1e-12)
+        assert together.value == pytest.approx(cost[linear_sum_assignment(cost)].mean(), rel=1e-12)
 
 
-@BATCHES_IGNORE_MARGINALS
 def test_a_batch_with_an_infeasible_problem():
     costs = np.ones((3, 2, 2))
     costs[1] = np.inf
