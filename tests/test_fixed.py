@@ -1,10 +1,12 @@
-"""Balanced and partial transport against HiGHS, SciPy's assignment solver, POT, laws, and themselves by other routes."""
+"""Balanced and partial transport against HiGHS, SciPy's assignment solver, POT, laws, and themselves by detours."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import sparse
@@ -41,24 +43,24 @@ def stored(cost):
     return sparse.csr_array((cost[rows, columns], (rows, columns)), shape=cost.shape)
 
 
-def most_mass(instance):
+def most_mass(instance: Instance) -> float:
     return float(min(instance.source_weights.sum(), instance.target_weights.sum()))
 
 
-def solve_fixed(instance, mass, **how):
+def solve_fixed(instance: Instance, mass: float, **how: Any) -> aot.Solution:
     """Solve, and have the solution judged."""
     solution = aot.solve(*instance, marginals=aot.FixedMass(mass))
     check_family_solution(solution, *instance, mass, **how)
     return solution
 
 
-def solve_equal(instance, **how):
+def solve_equal(instance: Instance, **how: Any) -> aot.Solution:
     solution = aot.solve(*instance, marginals=aot.Equal())
     check_family_solution(solution, *instance, None, **how)
     return solution
 
 
-def check_integer_problem(instance, rng, cost=None):
+def check_integer_problem(instance: Instance, rng: np.random.Generator, cost: Any = None) -> None:
     """Every mass of a grid to the last bit, and an error beyond what can move."""
     possible = problems.most_that_can_move(*instance)
     most = int(most_mass(instance))
@@ -271,7 +273,7 @@ KINDS = ["normal", "ties", "positive", "sparse", "single", "points", "classes"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("n", "m"), [(200, 260), (330, 210)])
+@pytest.mark.parametrize(("n", "m"), [(200, 230), (240, 130)])
 def test_medium_partial_problems(kind, n, m):
     rng = np.random.default_rng(n)
     cost, dense, scale = medium_costs(kind, rng, n, m)
@@ -299,7 +301,7 @@ def test_medium_balanced_problems_of_uniform_weights(kind):
 
 
 @pytest.mark.parametrize("largest", [0, 1, 3])
-@pytest.mark.parametrize("n", [50, 400])
+@pytest.mark.parametrize("n", [50, 120])
 def test_assignments_full_of_ties(largest, n):
     cost = np.random.default_rng(n).integers(0, largest + 1, (n, n)).astype(float)
     solution = solve_equal(Instance(cost, np.ones(n), np.ones(n)))
@@ -333,6 +335,14 @@ def test_one_side_much_larger(n, m):
     assert solve_fixed(instance, mass).value == pytest.approx(family_reference(*instance, mass), rel=1e-9)
 
 
+@pytest.mark.xfail(strict=True, reason="ties enter one by one at the same price: n (n + 1) / 2 steps")
+def test_ties_take_few_steps():
+    """Where all pairs cost the same, any plan that moves enough is optimal."""
+    n = 60
+    for marginals in (aot.Equal(), aot.FixedMass(0.9)):
+        assert aot.solve(np.zeros((n, n)), marginals=marginals).iterations <= 10 * n
+
+
 # Against POT
 
 
@@ -353,6 +363,8 @@ SIZES = st.integers(1, 6)
 COSTS = st.one_of(st.integers(-4, 4).map(float), st.floats(-10, 10, width=32))
 WEIGHTS = st.one_of(st.integers(0, 4).map(float), st.floats(0, 10, width=32).filter(lambda w: w == 0 or w > 1e-6))
 SHARES = st.one_of(st.sampled_from([0.0, 0.25, 0.5, 1.0]), st.floats(0, 1))
+
+LAW = settings(max_examples=80)
 
 
 @st.composite
@@ -376,6 +388,7 @@ def assert_same(first, second, scale, precision=1e-13):
     assert abs(first - second) <= precision * scale + 1e-300, f"{first} and {second}"
 
 
+@LAW
 @given(partial_problems())
 def test_transpose(problem):
     instance, mass = problem
@@ -384,6 +397,7 @@ def test_transpose(problem):
     assert_same(there.value, back.value, weight_scale(instance, mass))
 
 
+@LAW
 @given(partial_problems(), st.randoms(use_true_random=False))
 def test_permutation(problem, random):
     (cost, mu, nu), mass = problem
@@ -391,11 +405,10 @@ def test_permutation(problem, random):
     random.shuffle(rows)
     random.shuffle(columns)
     shuffled = Instance(cost[np.ix_(rows, columns)], mu[rows], nu[columns])
-    assert_same(
-        solve_fixed(shuffled, mass).value, solve_fixed(problem[0], mass).value, weight_scale(problem[0], mass)
-    )
+    assert_same(solve_fixed(shuffled, mass).value, solve_fixed(problem[0], mass).value, weight_scale(problem[0], mass))
 
 
+@LAW
 @given(partial_problems(), st.sampled_from([-7.0, -0.3, 1.0, 100.0]))
 def test_adding_a_constant_costs_it_for_every_unit(problem, constant):
     instance, mass = problem
@@ -404,6 +417,7 @@ def test_adding_a_constant_costs_it_for_every_unit(problem, constant):
     assert_same(solve_fixed(dearer, mass).value, expected, weight_scale(dearer, mass) + 10 * mass)
 
 
+@LAW
 @given(
     partial_problems(),
     st.sampled_from([2.0**-20, 0.1, 3.0, 2.0**20]),
@@ -417,6 +431,7 @@ def test_scaling(problem, cost_factor, weight_factor):
     assert_same(solve_fixed(scaled, scaled_mass).value, value, weight_scale(scaled, scaled_mass))
 
 
+@LAW
 @given(balanced_problems(), st.data())
 def test_balanced_transport_does_not_see_what_every_plan_pays(instance, data):
     """C_ij + a_i + b_j adds the same to every plan."""
@@ -427,12 +442,14 @@ def test_balanced_transport_does_not_see_what_every_plan_pays(instance, data):
     assert_same(solve_equal(other).value, expected, weight_scale(other) + weight_scale(instance) + 40 * mu.sum())
 
 
+@LAW
 @given(balanced_problems())
 def test_balanced_transport_is_partial_transport_of_everything(instance):
     everything = float(instance.source_weights.sum())
     assert_same(solve_equal(instance).value, solve_fixed(instance, everything).value, weight_scale(instance))
 
 
+@LAW
 @given(balanced_problems())
 def test_balanced_transport_of_rewards_is_adaptive(instance):
     """If every pair pays, adaptive transport moves everything."""
@@ -440,6 +457,7 @@ def test_balanced_transport_of_rewards_is_adaptive(instance):
     assert_same(solve_equal(paying).value, aot.solve(*paying).value, weight_scale(paying))
 
 
+@LAW
 @given(partial_problems())
 def test_partial_transport_is_adaptive_transport_less_the_price(problem):
     instance, mass = problem
@@ -449,6 +467,7 @@ def test_partial_transport_is_adaptive_transport_less_the_price(problem):
     assert_same(solution.value - solution.price * mass, adaptive.value, scale)
 
 
+@LAW
 @given(partial_problems(), SHARES)
 def test_value_is_convex_in_the_mass(problem, share):
     instance, mass = problem
@@ -458,6 +477,7 @@ def test_value_is_convex_in_the_mass(problem, share):
     assert solve_fixed(instance, middle).value <= chord + 1e-13 * weight_scale(instance)
 
 
+@LAW
 @given(partial_problems(), SHARES)
 def test_the_price_is_a_slope(problem, share):
     """value(other) >= value(mass) + price * (other - mass), for every other mass."""
@@ -469,6 +489,7 @@ def test_the_price_is_a_slope(problem, share):
     assert solve_fixed(instance, other).value >= line - 1e-13 * scale
 
 
+@LAW
 @given(partial_problems())
 def test_positive_costs_grow_with_the_mass(problem):
     instance, mass = problem
@@ -476,6 +497,7 @@ def test_positive_costs_grow_with_the_mass(problem):
     assert solve_fixed(dear, mass / 2).value <= solve_fixed(dear, mass).value + 1e-13 * weight_scale(instance)
 
 
+@LAW
 @given(partial_problems())
 def test_the_adaptive_mass_is_the_cheapest(problem):
     instance, mass = problem
@@ -664,7 +686,6 @@ def test_all_weights_zero():
         assert (solution.value, solution.mass, solution.violation) == (0.0, 0.0, 0.0)
 
 
-
 @pytest.mark.parametrize("marginals", [aot.Equal(), aot.FixedMass(0.4)])
 @pytest.mark.parametrize("library", ["numpy", "torch"])
 def test_a_batch_is_a_loop(marginals, library):
@@ -716,7 +737,7 @@ def test_totals_must_be_equal():
 
 
 def test_totals_may_differ_by_rounding():
-    weights = np.float32([0.1, 0.2, 0.7]), np.float32([0.3, 0.3, 0.4])
+    weights = np.array([0.1, 0.2, 0.7], np.float32), np.array([0.3, 0.3, 0.4], np.float32)
     solution = aot.solve(np.ones((3, 3)), *weights, marginals=aot.Equal())
     assert solution.value == pytest.approx(1.0, rel=1e-7)
     assert solution.violation <= 1e-15
@@ -766,9 +787,9 @@ def test_inputs_stay_as_they_are():
     nu *= mu.sum() / nu.sum() * (1 + 1e-9)
     matrix = stored(cost)
     before = [array.copy() for array in (cost, mu, nu, matrix.data)]
-    for given in (cost, matrix):
+    for form in (cost, matrix):
         for marginals in (aot.Equal(), aot.FixedMass(0.5 * mu.sum())):
-            aot.solve(given, mu, nu, marginals=marginals)
+            aot.solve(form, mu, nu, marginals=marginals)
     for array, copy in zip((cost, mu, nu, matrix.data), before, strict=True):
         np.testing.assert_array_equal(array, copy)
 

@@ -248,6 +248,7 @@ def test_robust_transport_is_tight(rho):
             primal = family_reference(instance.cost, mu, nu)
         else:
             primal = least_objective(problem, np.outer(mu, nu), constraints)
+        assert primal is not None
         dual = best_potential(problem)
         assert dual <= primal + 1e-6
         assert dual == pytest.approx(primal, abs=2e-6)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy import sparse
@@ -74,6 +76,7 @@ def test_every_mass_through_small_windows(kind):
         for share in (0.3, 0.8, 1.0):
             mass = min(float(share * path.most_mass), most_mass(instance))
             reference = family_reference(*instance, mass)
+            assert reference is not None
             size = weight_scale(instance, mass) + scale * mass
             assert abs(path.value_at(mass) - reference) <= 1e-9 * size, (instance, mass)
 
@@ -243,7 +246,7 @@ def test_points_without_weight_leave_no_trace():
 
 
 def test_bad_input():
-    path = aot.mass_path(np.ones((2, 2)))
+    path: Any = aot.mass_path(np.ones((2, 2)))
     for mass in (-0.1, 1.1, np.nan, np.inf, "half", None):
         for method in (path.value_at, path.price_at, path.plan_at, path.solution_at):
             with pytest.raises(aot.InvalidInput, match="mass"):
