@@ -114,7 +114,11 @@ def test_what_a_bound_is_made_of(model):
                 assert g.max() <= 0
             if not isinstance(model, aot.FixedMass):
                 assert price == 0.0
-            assert value == pytest.approx(dual_objective(model, mu, nu, f, g, price), rel=1e-11, abs=1e-11 * size)
+            expected = dual_objective(model, mu, nu, f, g, price)
+            if isinstance(model, aot.ChiSquareBall):  # a source potential that is cut proves more
+                assert value >= expected - 1e-11 * size
+            else:
+                assert value == pytest.approx(expected, rel=1e-11, abs=1e-11 * size)
 
 
 def dual_objective(model, mu, nu, f, g, price):
