@@ -174,3 +174,121 @@ def check_dual(
 def largest_reward(cost: np.ndarray) -> float:
     """The size of the most negative cost."""
     return -float(cost.min(initial=0.0))
+
+
+def check_family_solution(
+    solution: Solution,
+    cost: np.ndarray,
+    source_weights: np.ndarray,
+    target_weights: np.ndarray,
+    mass: float | None,
+    *,
+    dtype: Any = np.float64,
+    library: str = "numpy",
+    sparse_plan: bool = False,
+    cost_scale: float = 0.0,
+    precision: float = 1.0,
+) -> None:
+    """Fail unless `solution` is a certified optimum of partial transport of `mass`, or, if None, of balanced transport.
+
+    Parameters
+    ----------
+    dtype, library, sparse_plan, cost_scale
+        As for `check_solution`.
+    precision
+        How many times more than usual rounding may do, where costs or weights differ a lot in size.
+    """
+    cost = np.asarray(cost, np.float64)
+    mu, nu = np.asarray(source_weights, np.float64), np.asarray(target_weights, np.float64)
+    check_fields(solution, cost.shape, np.dtype(dtype), library, sparse_plan)
+    assert type(solution.price) is float
+    assert math.isfinite(solution.price)
+    plan = solution.sparse_plan.toarray()
+    rounding = 4 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(as_numpy(solution.plan), plan, rtol=rounding, atol=TINY, err_msg="plan in its own type")
+    check_family_primal(solution, plan, cost, mu, nu, mass, rounding, cost_scale)
+    check_family_dual(solution, plan, cost, mu, nu, mass, rounding, cost_scale, precision)
+
+
+def check_family_primal(
+    solution: Solution,
+    plan: np.ndarray,
+    cost: np.ndarray,
+    mu: np.ndarray,
+    nu: np.ndarray,
+    mass: float | None,
+    rounding: float,
+    cost_scale: float,
+) -> None:
+    """The plan moves what it must, no point gives or takes too much, and every number about it is true."""
+    row, column = plan.sum(axis=1), plan.sum(axis=0)
+    moved = math.fsum(plan.ravel())
+    carried = plan > 0
+    assert (plan >= 0).all(), "negative mass"
+    assert not carried[np.isinf(cost)].any(), "a forbidden pair carries mass"
+    assert not carried[mu == 0].any()
+    assert not carried[:, nu == 0].any()
+    if mass is None:
+        broken = [np.abs(row - mu), np.abs(column - nu)]
+    else:
+        broken = [row - mu, column - nu, np.array([abs(moved - mass)])]
+    violation = max(0.0, *(float(part.max(initial=0.0)) for part in broken))
+    assert violation <= VIOLATION * max(moved, TINY), f"the plan breaks its constraints by {violation}"
+    largest = max(mu.max(initial=0.0), nu.max(initial=0.0), moved)
+    assert abs(solution.violation - violation) <= sum(plan.shape) * EPSILON * largest + TINY
+
+    costs = cost[carried] * plan[carried]
+    assert abs(solution.value - math.fsum(costs)) <= 8 * EPSILON * (np.abs(costs).sum() + cost_scale * moved) + TINY
+    assert abs(solution.mass - moved) <= 8 * EPSILON * moved
+    summation = rounding + max(plan.shape) * EPSILON
+    np.testing.assert_allclose(as_numpy(solution.source_marginal), row, rtol=summation, err_msg="source_marginal")
+    np.testing.assert_allclose(as_numpy(solution.target_marginal), column, rtol=summation, err_msg="target_marginal")
+    np.testing.assert_array_equal(as_numpy(solution.active_source), carried.any(axis=1), err_msg="active_source")
+    np.testing.assert_array_equal(as_numpy(solution.active_target), carried.any(axis=0), err_msg="active_target")
+    assert np.count_nonzero(carried) <= max(0, sum(plan.shape) - 1), "the plan is no forest"
+
+
+def check_family_dual(
+    solution: Solution,
+    plan: np.ndarray,
+    cost: np.ndarray,
+    mu: np.ndarray,
+    nu: np.ndarray,
+    mass: float | None,
+    rounding: float,
+    cost_scale: float,
+    precision: float,
+) -> None:
+    """Potentials and price are feasible, prove the gap that is claimed, and are complementary to the plan."""
+    f, g = (as_numpy(side).astype(np.float64) for side in (solution.source_potential, solution.target_potential))
+    price = solution.price
+    if mass is None:
+        assert price == 0.0, "balanced transport has its price in the potentials"
+    else:
+        assert f.max(initial=-np.inf) <= 0
+        assert g.max(initial=-np.inf) <= 0
+    finite = np.isfinite(cost)
+    finite_cost = np.where(finite, cost, 0.0)
+    reduced = finite_cost - f[:, None] - g[None, :] - price
+    size = np.abs(f)[:, None] + np.abs(g)[None, :] + np.abs(finite_cost) + abs(price)
+    broken = finite & (reduced < -(4 * rounding * size + 64 * EPSILON * cost_scale))
+    if mass is None:  # points without weight need no partner
+        broken &= (mu > 0)[:, None] & (nu > 0)[None, :]
+    assert not broken.any(), f"potentials exceed the cost at {np.argwhere(broken)[:3].tolist()}"
+
+    terms = np.concatenate([mu * f, nu * g, [price * (mass or 0.0)]])
+    dual_value = math.fsum(terms)
+    arithmetic = 4 * rounding * float(np.abs(terms).sum()) + 64 * EPSILON * cost_scale * solution.mass + TINY
+    assert solution.gap >= 0
+    assert abs(solution.gap - max(0.0, solution.value - dual_value)) <= arithmetic
+    assert solution.gap <= GAP * max(1.0, abs(solution.value))
+
+    largest = float(np.abs(finite_cost).max(initial=0.0))
+    slack = precision * (TIGHT + 4 * rounding) * largest + 64 * EPSILON * cost_scale + 16 * rounding * size
+    loose = (plan > 0) & (reduced > slack)
+    assert not loose.any(), f"mass on pairs that are not tight: {np.argwhere(loose)[:3].tolist()}"
+    if mass is not None:
+        light = precision * FULL * mass
+        room_left = plan.sum(axis=1) < mu - light, plan.sum(axis=0) < nu - light
+        assert not room_left[0][f < -slack.max(axis=1, initial=0.0)].any(), "a source with a price has weight left"
+        assert not room_left[1][g < -slack.max(axis=0, initial=0.0)].any(), "a target with a price has weight left"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
+from scipy.sparse.csgraph import maximum_flow
 
 
 class Instance(NamedTuple):
@@ -194,3 +195,76 @@ def reference_value(cost: np.ndarray, source_weights: np.ndarray, target_weights
 def relative_difference(value: float, reference: float) -> float:
     """|value - reference| / |reference|; 0 if both are 0."""
     return 0.0 if value == reference else abs(value - reference) / max(abs(reference), math.ulp(0.0))
+
+
+def family_reference(
+    cost: np.ndarray,
+    source_weights: np.ndarray,
+    target_weights: np.ndarray,
+    mass: float | None = None,
+    *,
+    integer: bool = False,
+) -> float | None:
+    """The least cost of moving exactly `mass`, or everything if None, by HiGHS; None if that is not possible.
+
+    With `integer`, weights and mass are integers, so are the vertices, and the value is free of rounding.
+    """
+    n, m = cost.shape
+    rows, columns = np.nonzero(np.isfinite(cost))
+    wanted = max(float(source_weights.sum()), float(target_weights.sum())) if mass is None else mass
+    if wanted == 0:
+        return 0.0
+    if rows.size == 0:
+        return None
+    variables = np.arange(rows.size)
+    index = np.concatenate([rows, n + columns]), np.concatenate([variables, variables])
+    sums = sparse.csr_array((np.ones(2 * rows.size), index), shape=(n + m, rows.size))
+    costs, weights = cost[rows, columns], np.concatenate([source_weights, target_weights])
+    # Scaled, so that the tolerances of HiGHS mean something.
+    size, total = float(np.abs(costs).max()) or 1.0, 1.0 if integer else wanted
+    weights = weights / total
+    if mass is None:
+        constraints = {"A_eq": sums, "b_eq": weights}
+    else:
+        everything = sparse.csr_array(np.ones((1, rows.size)))
+        constraints = {"A_ub": sums, "b_ub": weights, "A_eq": everything, "b_eq": [mass / total]}
+    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+    result = linprog(costs / size, **constraints, method="highs", options=options)
+    if result.status == 2:
+        return None
+    assert result.status == 0, result.message
+    flows = np.rint(result.x) if integer else result.x * total
+    return math.fsum(costs * flows)
+
+
+def most_that_can_move(cost: np.ndarray, source_weights: np.ndarray, target_weights: np.ndarray) -> int:
+    """The largest mass over allowed pairs, for integer weights: a maximum flow."""
+    n, m = cost.shape
+    rows, columns = np.nonzero(np.isfinite(cost))
+    source, sink = n + m, n + m + 1
+    tails = np.concatenate([np.full(n, source), rows, n + np.arange(m)])
+    heads = np.concatenate([np.arange(n), n + columns, np.full(m, sink)])
+    room = np.minimum(source_weights[rows], target_weights[columns])
+    capacity = np.concatenate([source_weights, room, target_weights]).astype(np.int32)
+    graph = sparse.csr_array((capacity, (tails, heads)), shape=(n + m + 2, n + m + 2))
+    graph.eliminate_zeros()
+    return int(maximum_flow(graph, source, sink).flow_value) if graph.nnz else 0
+
+
+def weight_scale(instance: Instance, mass: float | None = None) -> float:
+    """What rounding of a value is relative to: the largest cost times the mass that moves."""
+    finite = instance.cost[np.isfinite(instance.cost)]
+    moved = min(instance.source_weights.sum(), instance.target_weights.sum()) if mass is None else mass
+    return float(np.abs(finite).max(initial=0.0) * moved)
+
+
+def balanced(rng: np.random.Generator, instance: Instance) -> Instance:
+    """The same problem with targets as heavy as the sources: integer weights stay integers."""
+    cost, mu, nu = instance
+    difference = float(mu.sum() - nu.sum())
+    mu, nu = mu.copy(), nu.copy()
+    if difference > 0:
+        nu[rng.integers(nu.size)] += difference
+    elif difference < 0:
+        mu[rng.integers(mu.size)] -= difference
+    return Instance(cost, mu, nu)
