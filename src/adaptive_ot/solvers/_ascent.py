@@ -329,7 +329,8 @@ def climb(
             steps += 1
         elif damping < MOST_DAMPING:
             damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
-            if longest > LONGEST_STEP:
+            moved = np.max(np.abs(trial.at.h - point.at.h))  # by what all have in common, too
+            if longest > LONGEST_STEP or moved > 1.1 * LONGEST_STEP:
                 longest = LONGEST_STEP
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
                 passes += each
