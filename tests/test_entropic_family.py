@@ -54,12 +54,12 @@ def at_mass(instance, epsilon, form, mass):
         a, b, cap = np.append(a, np.log(nu.sum() - mass)), np.append(b, np.log(mu.sum() - mass)), np.inf
     f, g, price = np.zeros(a.size), np.zeros(b.size), 0.0
     for _ in range(200_000):
-        before = f
+        before = f, g, price
         f = np.minimum(cap, a - logsumexp(kernel + g + price, axis=1))
         g = np.minimum(cap, b - logsumexp(kernel + f[:, None] + price, axis=0))
         if form != "augmented":
             price += math.log(mass) - logsumexp(kernel + f[:, None] + g + price)
-        if np.abs(f - before).max() < 1e-15:
+        if max(np.abs(now - then).max() for now, then in zip((f, g, price), before, strict=True)) < 1e-15:
             break
     return np.exp(f[:, None] + g + kernel + price)[: mu.size, : nu.size]
 
