@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def at_mass(instance, epsilon, form, mass):
         f = np.minimum(cap, a - logsumexp(kernel + g + price, axis=1))
         g = np.minimum(cap, b - logsumexp(kernel + f[:, None] + price, axis=0))
         if form != "augmented":
-            price += math.log(mass) - logsumexp(kernel + f[:, None] + g + price)
+            price += math.log(mass) - float(np.asarray(logsumexp(kernel + f[:, None] + g + price)))
         if max(np.abs(now - then).max() for now, then in zip((f, g, price), before, strict=True)) < 1e-15:
             break
     return np.exp(f[:, None] + g + kernel + price)[: mu.size, : nu.size]
@@ -101,7 +102,7 @@ def as_model(name, instance, share=0.6, tau=1.5):
     return {"equal": aot.Equal(), "fixed": aot.FixedMass(share * float(most)), "soft": aot.SoftKL(tau)}[name]
 
 
-def solve(instance, model, epsilon, form="augmented", *, check=True, **options):
+def solve(instance, model, epsilon, form: Any = "augmented", *, check=True, **options):
     solver = aot.Entropic(epsilon, form, **options)
     return aot.solve(*instance, marginals=model, solver=solver, raise_if_not_converged=check)
 
@@ -332,16 +333,15 @@ def test_infeasible(form, container):
     if container is sparse.csr_array:
         rows, columns = np.nonzero(np.isfinite(cost))
         cost = sparse.csr_array((cost[rows, columns], (rows, columns)), shape=(3, 3))
-    third = np.full(3, 1 / 3)
+    mu, nu = np.array([0.3, 0.4, 0.3]), np.array([0.4, 0.35, 0.25])
     with pytest.raises(aot.Infeasible) as caught:
-        solve((cost, third, third), aot.Equal(), 0.1, form)
-    assert caught.value.most_mass == pytest.approx(2 / 3)
+        solve((cost, mu, nu), aot.Equal(), 0.1, form)
+    assert caught.value.most_mass == pytest.approx(0.7)
     with pytest.raises(aot.Infeasible):
-        solve((cost, third, third), aot.FixedMass(0.7), 0.1, form)
-    for mass in (0.5, 2 / 3):
-        assert solve((cost, third, third), aot.FixedMass(mass), 0.1, form).mass == pytest.approx(mass, rel=1e-8)
-    soft = solve((cost, third, third), aot.SoftKL(1.0), 0.1, form)
-    assert 0 < soft.mass < 1
+        solve((cost, mu, nu), aot.FixedMass(0.75), 0.1, form)
+    for mass in (0.5, 0.7):
+        assert solve((cost, mu, nu), aot.FixedMass(mass), 0.1, form).mass == pytest.approx(mass, rel=1e-8)
+    assert 0 < solve((cost, mu, nu), aot.SoftKL(1.0), 0.1, form).mass < 1
 
 
 @pytest.mark.parametrize("form", ["product", "counting"])
@@ -456,6 +456,7 @@ def test_combinations_that_are_refused():
     with pytest.raises(aot.InvalidInput, match="SoftKL") as caught:
         aot.solve(cost, marginals=aot.SoftKL(0.1))
     assert caught.value.argument == "solver"
+    bad: Any
     for bad in ("equal", aot.Equal, 1.0):
         with pytest.raises(aot.InvalidInput) as caught:
             aot.solve(cost, marginals=bad, solver=aot.Entropic(0.1))

@@ -92,7 +92,7 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     weights = np.concatenate([problems.source_weights, problems.target_weights], axis=1)
     settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
     plans, found = solve_batch(costs, torch.from_numpy(weights).to(costs.device), *settings)
-    numbers = dict(zip(NUMBERS, found[:, : len(NUMBERS)].cpu().numpy().T, strict=True))
+    numbers: dict[str, Any] = dict(zip(NUMBERS, found[:, : len(NUMBERS)].cpu().numpy().T, strict=True))
     sides = found[:, len(NUMBERS) :].split([n, m, n, m], dim=1)  # stay on the device
     numbers["price"] = np.zeros(len(problems))
     answers = Answers(
