@@ -183,8 +183,8 @@ class SoftKL(Marginals):
     >>> import adaptive_ot as aot
     >>> solution = aot.solve([[0.0, 9.0], [9.0, 9.0]], marginals=aot.SoftKL(tau=1.0), solver=aot.Entropic(0.01))
     >>> solution.plan.round(2) + 0.0
-    array([[0.5, 0. ],
-           [0. , 0.01]])
+    array([[0.5 , 0.  ],
+           [0.  , 0.01]])
     """
 
     title: ClassVar[str] = "Unbalanced transport"
