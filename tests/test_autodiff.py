@@ -46,6 +46,39 @@ def test_gradcheck(entropy):
     assert entropy == "augmented" or slack > 100
 
 
+def family(model: str, inputs, seed: int):
+    """A model that suits the weights, and a function of free inputs: balanced weights must have the same total."""
+    _, mu, nu = (side.detach() for side in inputs)
+    share, tau = (0.2, 0.5, 0.95)[seed // 3 % 3], (1.0, 3.0, 20.0)[seed // 3 % 3]
+    marginals = {
+        "equal": aot.Equal(),
+        "fixed": aot.FixedMass(share * min(float(mu.sum()), float(nu.sum()))),
+        "soft": aot.SoftKL(tau),
+    }[model]
+
+    def of(function, solver):
+        def value(cost, mu, nu):
+            nu = nu * (mu.sum() / nu.sum()) if model == "equal" else nu
+            return function(cost, mu, nu, marginals=marginals, solver=solver)
+
+        return value
+
+    return of
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+@pytest.mark.parametrize("model", ["equal", "fixed", "soft"])
+def test_gradcheck_of_the_family(model, entropy):
+    """50 problems of each model; double backward for some of them."""
+    for seed in range(50):
+        inputs = random_inputs(seed)
+        of, solver = family(model, inputs, seed), solver_for(entropy, seed)
+        for function in (transport_value, transport_plan):
+            assert torch.autograd.gradcheck(of(function, solver), inputs, eps=1e-6, atol=2e-6, rtol=1e-5)
+        if seed < 4:
+            assert torch.autograd.gradgradcheck(of(transport_value, solver), inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
 @pytest.mark.parametrize("entropy", ENTROPIES)
 @pytest.mark.parametrize("seed", range(5))
 def test_value_twice(entropy, seed):

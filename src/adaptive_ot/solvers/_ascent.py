@@ -301,7 +301,7 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until error and factor are below their goals."""
     point = evaluate(softmin, dual, gamma)
-    each = 3 if dual.amount > 0 else 1
+    each, least = 3 if dual.amount > 0 else 1, LEAST_DAMPING
     passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
     if dual.amount > 0 and not dual.augmented:
@@ -323,13 +323,15 @@ def climb(
         rounding = max(abs(promised), -gained) <= noise
         if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
             if gained >= 0.5 * promised:
-                damping = damping / LESS_DAMPING if damping > LEAST_DAMPING else 0.0
+                damping = damping / LESS_DAMPING if damping > least else 0.0
                 longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
             point = trial
             steps += 1
         elif damping < MOST_DAMPING:
+            least = least / LESS_DAMPING**3 if damping == 0 else least  # what hardly bends needs some, but very little
             damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
-            if longest > LONGEST_STEP:
+            moved = np.max(np.abs(trial.at.h - point.at.h))  # by what all have in common, too
+            if longest > LONGEST_STEP or moved > 1.1 * LONGEST_STEP:
                 longest = LONGEST_STEP
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
                 passes += each
