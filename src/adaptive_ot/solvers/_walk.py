@@ -37,6 +37,8 @@ ALL_LISTED = 2**14
 WORK_PER_CALL = 20_000_000
 STEPS_PER_CALL = 4096
 
+FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings away from rounding
+
 SHORTEST = 2  # the depths of two points at the root
 
 TINY = 1e-300  # a width to double
@@ -329,11 +331,15 @@ class Walk:
         f, g = self._prices()
         if self.listed_width == 0:
             self.listed_width = self.near.quantile(f, g, self.most_listed / 2)
+        # A window that rounding closes would be the same for ever.
+        self.listed_width = max(self.listed_width, FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0)))
         while True:
             pairs = self.near.below(f, g, self.listed_width, self.most_listed)
             if pairs is not None:
                 break
             self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
+            if self.most_listed >= self.near.shape[0] * self.near.shape[1]:
+                self.listed_width = np.inf  # all of them, then
         width = self.listed_width
         if pairs.rows.size < self.most_listed // 4:
             self.listed_width *= 2
