@@ -204,9 +204,8 @@ class SoftKL(Marginals):
         with np.errstate(over="ignore"):  # hopeless potentials prove nothing, -inf
             off = float(np.expm1(0.5 * (source + target)))
         apart = math.sqrt(totals[0]) - math.sqrt(totals[1])
-        constant = 0.5 * self.tau * (source - target + math.log(totals[0] / totals[1]))
         value = self.tau * (apart**2 - 2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off)
-        return Bound(value, lowest - constant if math.isfinite(constant) else lowest)
+        return Bound(value, lowest)
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         return max(float(side[weights == 0].max(initial=0.0)) for side, weights in ((r, mu), (c, nu)))
