@@ -129,6 +129,39 @@ def test_exact_value_has_the_plan_and_the_potentials_as_gradients():
             assert float(change) == pytest.approx(float((gradient * step).sum()), abs=1e-12)
 
 
+@pytest.mark.parametrize("marginals", [aot.Equal(), aot.FixedMass(0.4), aot.ChiSquareBall(0.3)], ids=str)
+def test_exact_values_of_the_family(marginals):
+    """Central differences, for weights along directions that keep their totals; random problems miss kinks."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        n, m = rng.integers(2, 7, 2)
+        weights = [side / side.sum() for side in (0.1 + rng.random(n), 0.1 + rng.random(m))]
+        inputs = [torch.from_numpy(side).requires_grad_() for side in (rng.normal(size=(n, m)), *weights)]
+        value = transport_value(*inputs, marginals=marginals)
+        gradients = torch.autograd.grad(value, inputs)
+        for k, gradient in enumerate(gradients):
+            step = 1e-5 * torch.from_numpy(rng.normal(size=tuple(gradient.shape)))
+            step = step if k == 0 else step - step.mean()
+            both = [
+                transport_value(
+                    *(side.detach() + sign * step if j == k else side.detach() for j, side in enumerate(inputs)),
+                    marginals=marginals,
+                )
+                for sign in (1, -1)
+            ]
+            assert float(both[0] - both[1]) / 2 == pytest.approx(float((gradient * step).sum()), abs=2e-9)
+
+
+def test_a_batch_in_which_only_some_leave_nothing_is_refused():
+    cost = torch.randn(2, 3, 3, dtype=torch.float64, requires_grad=True)
+    weights = torch.tensor([[1.0, 1.0, 1.0], [1.0, 1.0, 2.0]], dtype=torch.float64)
+    settings = {"marginals": aot.FixedMass(3.0), "solver": aot.Entropic(0.5)}
+    with pytest.raises(aot.InvalidInput, match="in every problem"):
+        transport_plan(cost, weights, weights, **settings)
+    one = transport_plan(cost[0], weights[0], weights[0], **settings)
+    torch.testing.assert_close(one.sum(0), weights[0], rtol=0, atol=1e-8)
+
+
 def test_float32_stays_float32():
     cost = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     value, plan = transport_value(cost, solver=aot.Entropic(0.1)), transport_plan(cost, solver=aot.Entropic(0.1))

@@ -131,8 +131,15 @@ class _Model(NamedTuple):
             return False
         if not isinstance(self.marginals, FixedMass):
             return True
-        all_but = (1 - self.solver.tolerance) * torch.maximum(mu.sum(-1), nu.sum(-1))
-        return bool((self.marginals.mass < all_but).any())
+        left = self.marginals.mass < (1 - self.solver.tolerance) * torch.maximum(mu.sum(-1), nu.sum(-1))
+        if left.any() and not left.all():
+            raise InvalidInput(
+                "mass",
+                "must leave something in every problem of a batch, or in none, to differentiate the augmented form",
+                self.marginals,
+                'Solve them apart, or use entropy="product".',
+            )
+        return bool(left.any())
 
     @property
     def weighted(self) -> bool:
