@@ -66,6 +66,86 @@ def test_solve_with_entropy(here, capsys, entropy):
     np.testing.assert_array_equal(sparse.load_npz("plan.npz").toarray(), expected.plan)
 
 
+@pytest.mark.parametrize(
+    ("options", "title", "marginals", "solver"),
+    [
+        (["--equal"], "Balanced transport", aot.Equal(), aot.Exact()),
+        (["--mass", "0.5"], "Partial transport", aot.FixedMass(0.5), aot.Exact()),
+        (["--rho", "0.2"], "Robust transport", aot.ChiSquareBall(0.2), aot.Exact()),
+        (["--tau", "0.5", "--epsilon", "0.1"], "Unbalanced transport", aot.SoftKL(0.5), aot.Entropic(0.1)),
+        (["--mass", "0.5", "--epsilon", "0.1"], "Partial transport", aot.FixedMass(0.5), aot.Entropic(0.1)),
+    ],
+)
+def test_solve_another_model(here, capsys, options, title, marginals, solver):
+    shown = summary(capsys, "cost.npy", *options)
+    expected = aot.solve(TOY_COST, marginals=marginals, solver=solver)
+    assert shown["model"] == title
+    assert [shown[name] for name in ("value", "mass", "price", "gap")] == [
+        getattr(expected, name) for name in ("value", "mass", "price", "gap")
+    ]
+    assert main(["solve", "cost.npy", *options]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith(f"{title} of 6 sources to 5 targets")
+    assert ("for the next unit of mass" in printed) == isinstance(marginals, aot.FixedMass)
+
+
+def test_path(here, capsys):
+    """The corners in a file, the picture, and the same numbers for people and programs."""
+    arguments = ["path", "x.npy", "z.npy", "--reach", "0.3", "--output", "path.csv", "--plot", "path.png"]
+    assert main([*arguments, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    path = aot.mass_path(aot.DistanceCost(np.load("x.npy"), np.load("z.npy"), 0.3))
+    assert shown["adaptive"] == {"mass": path.suggest().adaptive, "value": path.value_at(path.suggest().adaptive)}
+    assert (shown["pieces"], shown["most_mass"]) == (path.price.size, path.most_mass)
+    lines = Path("path.csv").read_text().splitlines()
+    assert lines[0] == "mass,value,price"
+    assert lines[-1].endswith(",")
+    corners = np.array([line.split(",")[:2] for line in lines[1:]], float)
+    np.testing.assert_array_equal(corners, np.column_stack([path.mass, path.value]))
+    np.testing.assert_array_equal([float(line.split(",")[2]) for line in lines[1:-1]], path.price)
+    assert Path("path.png").read_bytes().startswith(b"\x89PNG")
+    assert main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert f"mass {path.suggest().elbow:.12g}" in printed
+    assert main(["path", "x.npy", "z.npy"]) == 0  # prices are squared distances
+    assert "Mass path of 40 sources to 40 targets" in capsys.readouterr().out
+
+
+def test_path_of_nothing(here, capsys):
+    np.save("forbidden.npy", np.full((2, 3), np.inf))
+    assert main(["path", "forbidden.npy", "--plot", "empty.svg"]) == 0
+    assert "0 to 0 in 0 pieces" in capsys.readouterr().out
+    assert b"<svg" in Path("empty.svg").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["solve", "cost.npy", "--equal", "--mass", "0.5"], "--equal does not go with another model"),
+        (["solve", "cost.npy", "--tau", "1", "--rho", "1"], "--tau does not go with another model"),
+        (["solve", "cost.npy", "--mass", "1.5"], "--mass must be at most the smaller of the total weights, 1"),
+        (["solve", "cost.npy", "--mass", "-1"], "--mass must be a number from 0"),
+        (["solve", "cost.npy", "--tau", "0", "--epsilon", "1"], "--tau must be a number from"),
+        (["solve", "cost.npy", "--tau", "1"], "must be Entropic with SoftKL"),
+        (["solve", "cost.npy", "--rho", "1", "--epsilon", "1"], "cannot be Entropic with ChiSquareBall"),
+        (["solve", "forbidden.npy", "--equal"], "only 0.5 can move"),
+        (["path", "cost.npy", "--reach", "1"], "--reach goes with two point files"),
+        (["path", "cost.npy", "--output", "path.npz"], "--output 'path.npz' must end in .csv"),
+        (["path", "cost.npy", "--plot", "path.gif"], "--plot 'path.gif' must end in .png, .svg or .pdf"),
+        (["path", "cost.npy", "--plot", "no/path.png"], "--plot 'no/path.png' must lie in a directory that exists"),
+    ],
+)
+def test_models_and_paths_are_refused(here, capsys, arguments, complaint):
+    np.save("forbidden.npy", np.array([[-1.0, np.inf], [np.inf, np.inf]]))
+    before = {path.name for path in here.iterdir()}
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert complaint in captured.err
+    assert captured.err.count("\n") == 1
+    assert {path.name for path in here.iterdir()} == before
+
+
 def test_solve_prints_json(here, capsys):
     shown = summary(capsys, "cost.npy")
     assert shown["value"] == pytest.approx(-11 / 15, abs=1e-12)

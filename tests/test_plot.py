@@ -98,6 +98,36 @@ def test_legend_counts(toy):
     ]
 
 
+def test_sides_or_clusters_on_request():
+    """Ten pairs: ten clusters, more than there are colours."""
+    solution = aot.solve(np.where(np.eye(10) > 0, -1.0, 1.0))
+    points = np.arange(20.0).reshape(10, 2)
+    by_side = plot.transport(solution, points, points + 0.5)
+    by_cluster = plot.transport(solution, points, points + 0.5, by_cluster=True)
+    colours = [len({tuple(colour) for colour in ax.collections[0].get_colors()}) for ax in (by_side, by_cluster)]
+    assert colours == [1, 8]
+
+
+def test_mass_path():
+    """The stairs are the prices over the masses, and the lines stand where the suggestions are."""
+    path = aot.mass_path([[-3.0, 1.0], [2.0, 4.0]])
+    ax = plot.mass_path(path)
+    outline, filled = ax.patches
+    np.testing.assert_array_equal(outline.get_data().values, path.price)
+    np.testing.assert_array_equal(outline.get_data().edges, path.mass)
+    np.testing.assert_array_equal(filled.get_data().edges, [0.0, 0.5])  # what pays
+    labelled = {line.get_label(): line.get_xdata()[0] for line in ax.lines if ":" in str(line.get_label())}
+    assert labelled == {"adaptive: mass 0.5": 0.5, "elbow: mass 0.5": 0.5}
+    assert plot.mass_path(path, ax=ax) is ax
+
+
+def test_mass_path_of_nothing():
+    ax = plot.mass_path(aot.mass_path([[np.inf]]))
+    assert (len(ax.patches), ax.get_legend()) == (0, None)
+    with pytest.raises(aot.InvalidInput, match="path must be"):
+        plot.mass_path([0.0, 1.0])
+
+
 def test_given_points_win_over_those_of_the_cost():
     solution = cloud(size=10)
     cost: Any = solution.problem.cost
