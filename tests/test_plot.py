@@ -104,14 +104,14 @@ def test_sides_or_clusters_on_request():
     points = np.arange(20.0).reshape(10, 2)
     by_side = plot.transport(solution, points, points + 0.5)
     by_cluster = plot.transport(solution, points, points + 0.5, by_cluster=True)
-    colours = [len({tuple(colour) for colour in ax.collections[0].get_colors()}) for ax in (by_side, by_cluster)]
+    colours = [len({tuple(colour) for colour in parts(ax)[0].get_colors()}) for ax in (by_side, by_cluster)]
     assert colours == [1, 8]
 
 
 def test_mass_path():
     """The stairs are the prices over the masses, and the lines stand where the suggestions are."""
     path = aot.mass_path([[-3.0, 1.0], [2.0, 4.0]])
-    ax = plot.mass_path(path)
+    ax: Any = plot.mass_path(path)
     outline, filled = ax.patches
     np.testing.assert_array_equal(outline.get_data().values, path.price)
     np.testing.assert_array_equal(outline.get_data().edges, path.mass)
@@ -125,7 +125,7 @@ def test_mass_path_of_nothing():
     ax = plot.mass_path(aot.mass_path([[np.inf]]))
     assert (len(ax.patches), ax.get_legend()) == (0, None)
     with pytest.raises(aot.InvalidInput, match="path must be"):
-        plot.mass_path([0.0, 1.0])
+        plot.mass_path([0.0, 1.0])  # pyright: ignore[reportArgumentType]
 
 
 def test_given_points_win_over_those_of_the_cost():
