@@ -86,7 +86,7 @@ def test_solve_another_model(here, capsys, options, title, marginals, solver):
     assert main(["solve", "cost.npy", *options]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith(f"{title} of 6 sources to 5 targets")
-    assert ("for the next unit of mass" in printed) == isinstance(marginals, aot.FixedMass)
+    assert ("for the last unit of mass" in printed) == isinstance(marginals, aot.FixedMass)
 
 
 def test_path(here, capsys):
@@ -126,8 +126,8 @@ def test_path_of_nothing(here, capsys):
         (["solve", "cost.npy", "--mass", "1.5"], "--mass must be at most the smaller of the total weights, 1"),
         (["solve", "cost.npy", "--mass", "-1"], "--mass must be a number from 0"),
         (["solve", "cost.npy", "--tau", "0", "--epsilon", "1"], "--tau must be a number from"),
-        (["solve", "cost.npy", "--tau", "1"], "must be Entropic with SoftKL"),
-        (["solve", "cost.npy", "--rho", "1", "--epsilon", "1"], "cannot be Entropic with ChiSquareBall"),
+        (["solve", "cost.npy", "--tau", "1"], "--tau needs --epsilon"),
+        (["solve", "cost.npy", "--rho", "1", "--epsilon", "1"], "--rho does not go with --epsilon"),
         (["solve", "forbidden.npy", "--equal"], "only 0.5 can move"),
         (["path", "cost.npy", "--reach", "1"], "--reach goes with two point files"),
         (["path", "cost.npy", "--output", "path.npz"], "--output 'path.npz' must end in .csv"),

@@ -73,7 +73,7 @@ def transport_plan(
     marginals: Marginals | None = None,
     solver: Exact | Entropic,
 ) -> torch.Tensor:
-    """The plan, as a tensor to differentiate; parameters as for `transport_value`.
+    """The plan, as a tensor to differentiate; parameters as for `transport_value`, but the solver must be given.
 
     An exact plan jumps from one vertex to another and is constant in between: there is nothing to differentiate.
 

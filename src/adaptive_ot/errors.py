@@ -57,7 +57,8 @@ class InvalidInput(AdaptiveOTError, ValueError):
 class Infeasible(AdaptiveOTError, ValueError):
     """No plan satisfies the constraints, because forbidden pairs are in the way.
 
-    `most_mass` is what can move instead of `mass`, or None where mass is not what is missing.
+    `most_mass` is what can move instead of `mass`, or None where mass is not what is missing; `problem` the first such
+    problem of a batch.
 
     Examples
     --------
@@ -65,20 +66,22 @@ class Infeasible(AdaptiveOTError, ValueError):
     No plan moves a mass of 1: only 0.75 can move over the allowed pairs. Use AtMost(), or FixedMass of at most that.
     """
 
-    def __init__(self, mass: float, most_mass: float | None) -> None:
-        super().__init__(mass, most_mass)
+    def __init__(self, mass: float, most_mass: float | None, problem: int | None = None) -> None:
+        super().__init__(mass, most_mass, problem)
         self.mass = mass
         self.most_mass = most_mass
+        self.problem = problem
 
     def __str__(self) -> str:
+        where = "" if self.problem is None else f"Problem {self.problem} of the batch: "
         if self.most_mass is None:
             return (
-                f"No plan of mass {self.mass:.12g} over the allowed pairs has its marginals inside the balls. "
+                f"{where}No plan of mass {self.mass:.12g} over the allowed pairs has its marginals inside the balls. "
                 "Use a larger rho, or AtMost()."
             )
         return (
-            f"No plan moves a mass of {self.mass:.12g}: only {self.most_mass:.12g} can move over the allowed pairs. "
-            "Use AtMost(), or FixedMass of at most that."
+            f"{where}No plan moves a mass of {self.mass:.12g}: only {self.most_mass:.12g} can move over the allowed "
+            "pairs. Use AtMost(), or FixedMass of at most that."
         )
 
 

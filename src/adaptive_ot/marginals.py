@@ -1,8 +1,8 @@
 """What the marginals of a transport plan must satisfy: the models of the family, and what proves an answer to each.
 
 Every model is a convex problem over plans G >= 0 with row sums r and column sums c, and every one has a dual over
-potentials with f_i + g_j <= C_ij (+ a price of mass). So any source potential f, together with
-``lowest_j = min_i C_ij - f_i``, proves a lower bound: that is what `Marginals.bound` turns them into.
+potentials with f_i + g_j + price <= C_ij, where only `FixedMass` has a price of mass. So any source potential f,
+together with ``lowest_j = min_i C_ij - f_i``, proves a lower bound: that is what `Marginals.bound` turns them into.
 """
 
 from __future__ import annotations
@@ -176,8 +176,9 @@ class SoftKL(Marginals):
     Parameters
     ----------
     tau
-        What a unit of divergence costs. Large: marginals close to the weights; small: mass disappears where moving it
-        costs more than `tau`.
+        What a unit of divergence costs, in units of the cost. Large: marginals close to the weights; small: mass
+        disappears where moving it costs much more than `tau`. Where moving it *pays* much more, mass appears, by a
+        factor of up to exp(-C / tau): use costs that are not far below zero.
 
     Examples
     --------

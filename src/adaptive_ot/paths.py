@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.errors import Infeasible
+from adaptive_ot.batch import is_batch
+from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import FixedMass
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
@@ -41,8 +42,8 @@ def mass_path(
     """Partial transport of every mass, from nothing to all that can move.
 
     The least cost of moving a mass is a convex, piecewise linear function of it. Its slope is the *price* of mass
-    (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. One walk along
-    all pieces takes about as long as a few exact solves.
+    (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. One walk goes
+    along all pieces.
 
     Parameters
     ----------
@@ -71,6 +72,8 @@ def mass_path(
     from adaptive_ot.solvers._walk import Walk
     from adaptive_ot.solvers._weights import whole_weights
 
+    if is_batch(cost):
+        raise InvalidInput("cost", "must be that of a single problem", "a batch", "Call mass_path for each of them.")
     problem = Problem.build(cost, source_weights, target_weights)
     if progress is not None:
         check.function("progress", progress)
@@ -146,7 +149,7 @@ class MassPath:
         return self.solution_at(mass).plan
 
     def solution_at(self, mass: float) -> Solution:
-        """The solution of `FixedMass(mass)`, with its certificate."""
+        """The solution of `FixedMass(mass)`, with its certificate; `status` says whether that holds."""
         from adaptive_ot.solvers._fixed import flow_of, solution_of
         from adaptive_ot.solvers._near import NearPairs
         from adaptive_ot.solvers._walk import Walk

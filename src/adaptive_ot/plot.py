@@ -83,7 +83,7 @@ def transport(
 
 
 def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
-    """Draw what mass costs: the price of the next unit over the mass moved so far, and the masses worth a look.
+    """Draw what mass costs: the price of a unit over the mass moved so far, and the masses worth a look.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
     check.instance("path", path, MassPath)
     ax = _new_axes() if ax is None else ax
     ax.set_xlabel("mass moved")
-    ax.set_ylabel("price of the next unit (lambda)")
+    ax.set_ylabel("price of a unit of mass (lambda)")
     ax.set_title(f"{path.price.size} prices, mass 0 to {path.most_mass:.4g}")
     if path.price.size == 0:
         return ax
@@ -240,4 +240,6 @@ def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple
 
 
 def _title(solution: Solution) -> str:
-    return f"mass {solution.mass:.4g} of at most {solution.problem.most_mass:.4g}, value {solution.value:.4g}"
+    most = solution.problem.most_mass
+    limit = f" of at most {most:.4g}" if most < np.inf else ""
+    return f"mass {solution.mass:.4g}{limit}, value {solution.value:.4g}"

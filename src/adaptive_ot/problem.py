@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import is_sparse
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
-from adaptive_ot.marginals import AtMost, Bound, Marginals
+from adaptive_ot.marginals import AtMost, Bound, Marginals, SoftKL
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +53,9 @@ class Problem:
 
     @property
     def most_mass(self) -> float:
-        """What can move at most: the smaller of the two totals."""
+        """What can move at most: the smaller of the two totals, unless marginals may exceed the weights."""
+        if isinstance(self.marginals, SoftKL):
+            return math.inf
         return float(min(self.source_weights.sum(), self.target_weights.sum()))
 
     def objective(self, plan: Any) -> float:

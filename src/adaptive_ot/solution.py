@@ -143,11 +143,12 @@ class Solution:
         Which points carry mass; the others are outlier candidates. An entropic plan moves a little everywhere: there,
         points are active that move more than `active_share` of their weight, one hundredth.
     price
-        With `FixedMass`, what one more unit of mass would cost: the plan is that of adaptive transport with this much
+        With `FixedMass`, what the last bit of mass costs a unit: the plan is that of adaptive transport with this much
         taken off every cost. Otherwise 0.
     gap
         Certified bound on how far `value` is above the optimum of the exact problem: `value` minus the value of
-        feasible duals, which an entropic solution makes from its own as `Problem.dual_value` does.
+        feasible duals, which an entropic solution makes from its own as `Problem.dual_value` does. A plan that is not
+        feasible, see `violation`, may also be below the optimum.
     violation
         By how much the plan breaks what the marginals must satisfy at worst: rounding, or, where an entropic plan has
         to meet its marginals exactly, the tolerance.
@@ -325,9 +326,20 @@ class Solution:
             [
                 f"{self.problem.marginals.title}, {n} x {m}",
                 f"  status    {self.status.value}",
-                f"  value     {self.value:.12g}   (certified gap {self.gap:.2g})",
-                f"  mass      {self.mass:.12g} of at most {self.problem.most_mass:.12g}",
+                f"  value     {self.value:.12g}   (certified gap {self.gap:.2g}{_excess(self)})",
+                f"  mass      {self.mass:.12g}{_of_at_most(self)}",
                 f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
                 f"  steps     {self.iterations}",
             ]
         )
+
+
+def _excess(solution: Solution) -> str:
+    """A word on the violation, where it is more than rounding."""
+    notable = solution.violation > 1e-9 * max(1.0, solution.mass)
+    return f", marginals off by {solution.violation:.2g}" if notable else ""
+
+
+def _of_at_most(solution: Solution) -> str:
+    most = solution.problem.most_mass
+    return f" of at most {most:.12g}" if most < np.inf else ""

@@ -100,7 +100,7 @@ def _check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
     if isinstance(marginals, SoftKL) and isinstance(solver, Exact):
         raise InvalidInput(
             "solver",
-            "must be Entropic with SoftKL: without entropy its plan has no finite description the simplex could find",
+            "must be Entropic with SoftKL: without entropy it is no linear programme for the simplex to solve",
             solver,
             "Use Entropic(epsilon) with a small epsilon, or FixedMass/AtMost with Exact.",
         )

@@ -46,10 +46,10 @@ class Inputs(NamedTuple):
     @contextmanager
     def named(self) -> Iterator[None]:
         """Let complaints about arrays name the options and files they came from."""
+        weights = {"--source-weights": self.source_weights, "--target-weights": self.target_weights}
         names = {
             "cost": f"cost file '{self.cost}'",
-            "source_weights": f"--source-weights file '{self.source_weights}'",
-            "target_weights": f"--target-weights file '{self.target_weights}'",
+            **{option[2:].replace("-", "_"): f"{option} file '{path}'" for option, path in weights.items() if path},
             **{name: f"--{name}" for name in ("mass", "tau", "rho")},
         }
         try:

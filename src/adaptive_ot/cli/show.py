@@ -30,7 +30,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
         "regularised_value": solution.regularised_value,
         "gap": solution.gap,
         "mass": solution.mass,
-        "most_mass": problem.most_mass,
+        "most_mass": problem.most_mass if math.isfinite(problem.most_mass) else None,
         "price": solution.price,
         "violation": solution.violation,
         "active_sources": active[0],
@@ -54,13 +54,15 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
 def solution(console: Console, of: dict[str, Any]) -> None:
     """Print a summary."""
     sizes = ", ".join(f"{each['sources']} x {each['targets']}" for each in of["largest_clusters"])
-    share = of["mass"] / of["most_mass"] if of["most_mass"] else 0.0
+    most = of["most_mass"]
+    limit = "" if most is None else f" of at most {most:.12g} ({of['mass'] / (most or 1.0):.1%})"
+    off = f", marginals off by {of['violation']:.2g}" if of["violation"] > 1e-9 * max(1.0, of["mass"]) else ""
     title(console, f"{of['model']} of {count(of['sources'], 'source')} to {count(of['targets'], 'target')}")
     line(console, "status", of["message"])
-    line(console, "value", f"{of['value']:.12g} (certified gap {of['gap']:.2g})")
-    line(console, "mass", f"{of['mass']:.12g} of at most {of['most_mass']:.12g} ({share:.1%})")
+    line(console, "value", f"{of['value']:.12g} (certified gap {of['gap']:.2g}{off})")
+    line(console, "mass", f"{of['mass']:.12g}{limit}")
     if of["price"]:
-        line(console, "price", f"{of['price']:.12g} for the next unit of mass")
+        line(console, "price", f"{of['price']:.12g} for the last unit of mass")
     line(
         console,
         "active",
@@ -84,6 +86,8 @@ def path(console: Console, of: dict[str, Any]) -> None:
     if of["pieces"]:
         line(console, "price", f"{of['first_price']:.6g} to {of['last_price']:.6g} a unit")
     for name, meaning in (("adaptive", "all that pays"), ("elbow", "where the price turns upwards")):
+        if of[name] is None:
+            continue
         line(console, name, f"mass {of[name]['mass']:.12g}, value {of[name]['value']:.12g} ({meaning})")
     line(console, "effort", f"{of['seconds']:.2f} s")
     for name in ("output", "plot"):

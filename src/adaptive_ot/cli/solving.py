@@ -35,12 +35,16 @@ class Model(NamedTuple):
     tau: float | None
     rho: float | None
 
-    def marginals(self) -> Marginals:
-        """What was asked for; at most one may be."""
+    def marginals(self, epsilon: float | None) -> Marginals:
+        """What was asked for, at most one, and one that can be solved with or without entropy."""
         asked = [f"--{name}" for name, value in self._asdict().items() if value is not None and value is not False]
         if len(asked) > 1:
             remedy = "Choose one of them, or none for adaptive transport."
             raise InvalidInput(asked[0], "does not go with another model", " ".join(asked), remedy)
+        if self.tau is not None and epsilon is None:
+            raise InvalidInput("--tau", "needs --epsilon", "none", "Give a small --epsilon, or another model.")
+        if self.rho is not None and epsilon is not None:
+            raise InvalidInput("--rho", "does not go with --epsilon", epsilon, "Leave --epsilon away, or use --tau.")
         if self.equal:
             return Equal()
         if self.mass is not None:
@@ -71,7 +75,7 @@ def run(request: Request) -> int:
         files.check_output(output, files.WRITABLE, inputs=inputs.paths)
     solver = _solver(request)
     with inputs.named():
-        marginals = request.model.marginals()
+        marginals = request.model.marginals(request.epsilon)
     cost = inputs.read_cost()
     if output:
         files.check_output(output, files.WRITABLE, shape=cost.shape)

@@ -33,8 +33,9 @@ def run(request: Request) -> int:
         files.check_output(output, (".csv",), inputs=inputs.paths)
     if plot:
         files.check_output(plot, PICTURES, inputs=inputs.paths, option="--plot")
-    if inputs.targets and inputs.reach is None:
-        inputs = inputs._replace(reach=0.0)  # prices are then squared distances
+    distances = inputs.targets is not None and inputs.reach is None
+    if distances:  # prices are then squared distances, of which none pays
+        inputs = inputs._replace(reach=0.0)
     cost, weights = inputs.read_cost(), inputs.read_weights()
     started = time.perf_counter()
     with progress_bar() as progress, inputs.named():
@@ -48,7 +49,7 @@ def run(request: Request) -> int:
         figure: Any = draw(path).figure
         kind = plot.suffix[1:].lower()
         files.write_atomically("--plot", plot, lambda file: figure.savefig(file, format=kind))
-    summary = show.path_summary(path, seconds, output, plot)
+    summary = show.path_summary(path, seconds, output, plot) | ({"adaptive": None} if distances else {})
     if request.json:
         print(json.dumps(summary, indent=2))
     else:

@@ -10,6 +10,7 @@ import numpy as np
 
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import Answers, PairLists, ProblemBatch, SolutionBatch
+from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost
 from adaptive_ot.solution import Solution, Status, marginal
 from adaptive_ot.solvers._assignment import ALONE, assign
@@ -79,8 +80,11 @@ def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progres
     def tell(now: Progress) -> None:
         report(now._replace(fraction=len(solutions) / len(problems)))
 
-    for problem in problems.precise():
-        solutions.append(solve_exact(problem, solver, tell))
+    for number, problem in enumerate(problems.precise()):
+        try:
+            solutions.append(solve_exact(problem, solver, tell))
+        except Infeasible as error:
+            raise Infeasible(error.mass, error.most_mass, number) from None
         report(Progress("batch", 1, len(solutions) / len(problems), sum(each.iterations for each in solutions), 0, 0.0))
     return SolutionBatch.of(problems, solutions)
 

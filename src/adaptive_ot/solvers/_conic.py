@@ -93,7 +93,7 @@ def robust_transport(
     scale = (float(costs[use].max()) - lowest) or abs(lowest) or 1.0
     mu, nu = source_weights[heavy_rows], target_weights[heavy_columns]
     row_number, column_number = np.cumsum(heavy_rows) - 1, np.cumsum(heavy_columns) - 1
-    pairs = Pairs(row_number[rows[use]], column_number[columns[use]], mu.size, nu.size)
+    pairs = Listed(row_number[rows[use]], column_number[columns[use]], mu.size, nu.size)
     source, target = Ball(mu / mu.sum(), rho), Ball(nu / nu.sum(), rho)
     solved = solve_scaled(pairs, (costs[use] - lowest) / scale, source, target, tell)
     mass[use] = total * solved.mass
@@ -106,10 +106,10 @@ def robust_transport(
     return solved._replace(mass=mass, source_potential=f, target_potential=g)
 
 
-def solve_scaled(pairs: Pairs, costs: np.ndarray, source: Ball, target: Ball, tell: Tell) -> RobustTransport:
+def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, tell: Tell) -> RobustTransport:
     """Solve for costs from zero to one; the linear systems want the smaller side to be the target's."""
     if pairs.n < pairs.m:
-        solved = solve_scaled(Pairs(pairs.columns, pairs.rows, pairs.m, pairs.n), costs, target, source, tell)
+        solved = solve_scaled(Listed(pairs.columns, pairs.rows, pairs.m, pairs.n), costs, target, source, tell)
         return solved._replace(source_potential=solved.target_potential, target_potential=solved.source_potential)
     if source.is_everything and target.is_everything:
         cheapest = np.arange(costs.size) == costs.argmin()
@@ -149,7 +149,7 @@ def finite(potential: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(potential), potential, 0.0)
 
 
-class Pairs(NamedTuple):
+class Listed(NamedTuple):
     """The listed pairs of n sources and m targets."""
 
     rows: np.ndarray
@@ -173,7 +173,7 @@ class Pairs(NamedTuple):
 class Certificate:
     """The best plan in the balls and the best potentials so far; they need not come from the same iteration."""
 
-    def __init__(self, pairs: Pairs, costs: np.ndarray, source: Ball, target: Ball) -> None:
+    def __init__(self, pairs: Listed, costs: np.ndarray, source: Ball, target: Ball) -> None:
         self.pairs, self.costs, self.source, self.target = pairs, costs, source, target
         self.mass, self.value = np.zeros(costs.size), math.inf
         self.potentials, self.dual_value = (np.zeros(pairs.n), np.zeros(pairs.m)), -math.inf
@@ -220,7 +220,7 @@ class Direction(NamedTuple):
 class CentralPath:
     """An interior plan with interior potentials, and how to move both along the central path."""
 
-    def __init__(self, pairs: Pairs, costs: np.ndarray, source: Ball, target: Ball) -> None:
+    def __init__(self, pairs: Listed, costs: np.ndarray, source: Ball, target: Ball) -> None:
         self.pairs, self.source, self.target = pairs, Cone(source), Cone(target)
         product = self.source.marginal()[pairs.rows] * self.target.marginal()[pairs.columns]
         self.mass = product / product.sum()

@@ -78,7 +78,8 @@ def allowed_pairs(cost: Cost) -> sparse.csr_array | None:
     if isinstance(cost, SparseCost):
         matrix = cost.matrix
         return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=cost.shape)
-    return sparse.csr_array(np.isfinite(to_numpy(sampled(cost))).astype(np.float64))
+    assert isinstance(cost, ArrayCost)  # points forbid no pair
+    return sparse.csr_array(np.isfinite(to_numpy(cost.array)).astype(np.float64))
 
 
 def forbids(cost: Cost) -> bool:
@@ -138,7 +139,7 @@ def first_size(problem: Problem) -> float:
     lowest = lowest_cost(problem.cost)
     if isinstance(problem.marginals, AtMost):
         return max(0.0, -lowest)
-    costs = sampled(problem.cost)
+    costs = all_or_some(problem.cost)
     highest = float(costs[costs < math.inf].max())
     if isinstance(problem.marginals, SoftKL):  # what cannot move costs tau
         return max(highest, -lowest, problem.marginals.tau * forbids(problem.cost))
@@ -147,11 +148,11 @@ def first_size(problem: Problem) -> float:
 
 def lowest_cost(cost: Cost) -> float:
     """The lowest cost, for point costs among a sample."""
-    costs = sampled(cost)
+    costs = all_or_some(cost)
     return float(costs.min()) if math.prod(costs.shape) else 0.0
 
 
-def sampled(cost: Cost) -> Any:
+def all_or_some(cost: Cost) -> Any:
     """All costs, for point costs those of some rows."""
     if isinstance(cost, ArrayCost):
         return cost.array

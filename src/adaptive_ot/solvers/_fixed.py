@@ -1,6 +1,6 @@
 """Exact transport of a prescribed mass: partial transport, and, where all of it must move, Kantorovich's.
 
-It is adaptive transport with a price taken off every cost (fact 6). From a price at which no more moves than it should,
+It is adaptive transport with a price taken off every cost. From a price at which no more moves than it should,
 `Walk` raises it until exactly enough does. There is no penalty to choose and no dummy point that could fail.
 """
 
@@ -42,9 +42,12 @@ def solve_fixed(problem: Problem, solver: Exact, report: Callable[[Progress], No
         report(Progress("walking", 0, min(1.0, walk.mass / amount), simplex.pivots + walk.pivots, 0, math.inf))
 
     walk = Walk(near, simplex.tree, weights, base, tell)
-    if optimum.within_limit and not walk.to(flow_of(amount, weights)) and walk.mass < MOVABLE * amount:
-        raise Infeasible(amount, walk.mass)
-    return solution_of(problem, solver, walk, optimum.within_limit, simplex.pivots + walk.pivots)
+    within_limit = optimum.within_limit
+    if within_limit and not walk.to(flow_of(amount, weights), solver.pivot_limit(mu.size + nu.size) - simplex.pivots):
+        within_limit = walk.within_limit
+        if within_limit and walk.mass < MOVABLE * amount:
+            raise Infeasible(amount, walk.mass)
+    return solution_of(problem, solver, walk, within_limit, simplex.pivots + walk.pivots)
 
 
 def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool, pivots: int) -> Solution:

@@ -16,7 +16,7 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import Equal
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, marginal
+from adaptive_ot.solution import Solution, Status, marginal
 from adaptive_ot.solvers._conic import RobustTransport, robust_transport
 from adaptive_ot.solvers._fixed import solve_fixed
 from adaptive_ot.solvers._near import NearPairs, Pairs
@@ -29,6 +29,9 @@ LISTED_PER_POINT = 12
 # Pairs are added until the gap is this part of the tolerance.
 PART = 0.1
 
+# A smaller ball is its centre, as far as the tolerance can tell.
+SMALLEST_BALL = 1e-18
+
 # A point that keeps less than this part of its weight was dropped: the method only tends to zero.
 ACTIVE_SHARE = 1e-6
 
@@ -37,7 +40,7 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
     """Find the best marginals, transport between them, and certify the plan."""
     mu, nu = problem.source_weights, problem.target_weights
     near, balanced = NearPairs(problem.cost), replace(problem, marginals=Equal())
-    if rho == 0 or not mu.sum() > 0:
+    if rho <= SMALLEST_BALL or not mu.sum() > 0:
         return replace(solve_fixed(balanced, solver, report), problem=problem)
     pairs = first_pairs(near, balanced, solver, report)
     steps = 0
@@ -60,7 +63,8 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
         r, c = mu, nu
     plan = solve_fixed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
     costs = problem.cost.entries(*plan.support[:2])
-    solution = certified(problem, solver, plan.support, costs, f, bound, True, steps + plan.iterations)
+    within_limit = plan.status is not Status.PIVOT_LIMIT
+    solution = certified(problem, solver, plan.support, costs, f, bound, within_limit, steps + plan.iterations)
     active = (r > ACTIVE_SHARE * mu, c > ACTIVE_SHARE * nu)
     present = problem.cost.kind.present
     return replace(
@@ -96,8 +100,8 @@ def violated(near: NearPairs, pairs: Pairs, found: RobustTransport) -> Pairs | N
     n, m = near.shape
     if pairs.rows.size == n * m:
         return None
-    limit, most = 0.0, LISTED_PER_POINT * (n + m)
-    while (more := near.below(found.source_potential, found.target_potential, limit, most)) is None:
+    most = LISTED_PER_POINT * (n + m)
+    while (more := near.below(found.source_potential, found.target_potential, 0.0, most)) is None:
         most *= 2
     together = joined(pairs, more, m)
     return together if together.rows.size > pairs.rows.size else None

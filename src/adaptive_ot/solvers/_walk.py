@@ -150,12 +150,12 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
             if entering < 0:
                 break
             i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
-            if step == steps.tail.size or (work > work_limit and step > 0):
-                return INTERRUPTED, price, width, moved, step, i, j
             price = max(price, lowest)
             apex, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
             if moved + amount >= goal:
                 return REACHED, price, width, moved, step, i, j
+            if step == steps.tail.size or (work > work_limit and step > 0):
+                return INTERRUPTED, price, width, moved, step, i, j
             if amount > 0:
                 _push(tree, sources, i, j, apex, amount)
             steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
@@ -233,7 +233,7 @@ class Walk:
         self.top = np.zeros(tree.parent.size, np.uint32)
         find_tops(tree, self.top)
         self.moved = int(moved_mass(tree, self.sources, weights.source))
-        self.price, self.pivots = 0.0, 0
+        self.price, self.pivots, self.within_limit = 0.0, 0, True
         self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
         self.record: list[Steps] = []
         n, m = near.shape
@@ -272,27 +272,29 @@ class Walk:
         """All steps taken."""
         return Steps(*(np.concatenate(sides) for sides in zip(Steps.room(0), *self.record, strict=True)))
 
-    def to(self, goal: int) -> bool:
-        """Walk until a flow of `goal` has moved; False if it cannot, at any price."""
+    def to(self, goal: int, most_pivots: int = 2**62) -> bool:
+        """Walk until a flow of `goal` has moved; False if it cannot, at any price, or not `within_limit`."""
         idle = False
         while self.moved < goal:
             pairs, end = self._window(idle)
             if pairs is None:
                 return False
             before = self.pivots
-            if self._walk(pairs, end, goal):
+            if self._walk(pairs, end, goal, most_pivots):
                 return True
+            if not self.within_limit:
+                return False
             idle = self.pivots == before
         return True
 
-    def _walk(self, pairs: Pairs, end: float, goal: int) -> bool:
-        """Walk over listed pairs up to a price, or to the goal."""
+    def _walk(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
+        """Walk over listed pairs up to a price, to the goal, or to the limit."""
         tail, head = pairs.rows.astype(np.uint32), (pairs.columns + int(self.sources)).astype(np.uint32)
         costs = pairs.costs - self.base
         spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
         self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
         while True:
-            steps = Steps.room(STEPS_PER_CALL)
+            steps = Steps.room(min(STEPS_PER_CALL, most_pivots - self.pivots))
             reason, self.price, self.watched_width, self.moved, count, *pair = walk(
                 self.tree,
                 self.sources,
@@ -313,7 +315,8 @@ class Walk:
             self.tell()
             if reason == REACHED:
                 self.last = int(pair[0]), int(pair[1])
-            if reason != INTERRUPTED:
+            self.within_limit = reason != INTERRUPTED or self.pivots < most_pivots
+            if reason != INTERRUPTED or not self.within_limit:
                 return reason == REACHED
 
     def _window(self, idle: bool) -> tuple[Pairs | None, float]:

@@ -16,7 +16,7 @@ from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
 from adaptive_ot.solvers._entropic_dual import FAR, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
-from adaptive_ot.solvers.softmin import NOTHING, Balanced, RowRule, Softmin
+from adaptive_ot.solvers.softmin import Balanced, RowRule, Softmin
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._ascent import Ascent, Dual
@@ -176,7 +176,7 @@ def nothing_to_move(problem: Problem) -> Solution:
         return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
     (mu, nu), marginals = (problem.source_weights, problem.target_weights), problem.marginals
     rows, columns, present = np.zeros(mu.size), np.zeros(nu.size), problem.cost.kind.present
-    f = np.where(mu > 0, FAR, NOTHING) if isinstance(marginals, SoftKL) else np.zeros(mu.size)
+    f = np.full(mu.size, FAR if isinstance(marginals, SoftKL) else 0.0)
     bound, value = problem.bound(f), marginals.penalty(mu, nu, rows, columns)
     none = np.zeros(0, np.int64)
     return Solution(

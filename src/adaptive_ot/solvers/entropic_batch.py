@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot.batch import Answers, PlanArray, ProblemBatch, SolutionBatch
+from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import ACTIVE_SHARE, Entropic, solve_entropic, status_of
@@ -37,7 +38,10 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
 
     def solve_some(start: int, stop: int, step: int) -> None:
         for b in range(start, stop, step):
-            solutions[b] = solve_entropic(precise[b], solver, lambda _: None)
+            try:
+                solutions[b] = solve_entropic(precise[b], solver, lambda _: None)
+            except Infeasible as error:
+                raise Infeasible(error.mass, error.most_mass, b) from None
 
     threads = 1 if problems.kind.on_gpu else numba.get_num_threads()
     round_size = threads * max(1, PAIRS_PER_ROUND // max(1, n * m))

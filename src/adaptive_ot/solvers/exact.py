@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 FIRST_KEEP = 16
 LATER_KEEP = 8
 
+# No plan that breaks its constraints by more than this part of the total weight counts as optimal.
+LARGEST_VIOLATION = 1e-9
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -173,9 +176,10 @@ def certified(
     value = float(costs @ mass)
     gap = max(0.0, value - bound.value)
     source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
+    violation = problem.marginals.violation(mu, nu, source_marginal, target_marginal)
     if not within_limit:
         status = Status.PIVOT_LIMIT
-    elif gap > solver.tolerance * max(1.0, abs(value)):
+    elif gap > solver.tolerance * max(1.0, abs(value)) or violation > LARGEST_VIOLATION * max(mu.sum(), nu.sum()):
         status = Status.IMPRECISE
     else:
         status = Status.OPTIMAL
@@ -194,7 +198,7 @@ def certified(
         active_target=present(target_marginal > 0),
         price=bound.price,
         gap=gap,
-        violation=problem.marginals.violation(mu, nu, source_marginal, target_marginal),
+        violation=violation,
         status=status,
         iterations=pivots,
     )
