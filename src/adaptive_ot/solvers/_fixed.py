@@ -17,7 +17,7 @@ from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Support
 from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers._near import NearPairs
-from adaptive_ot.solvers._simplex import _push, carrying_pairs, settled
+from adaptive_ot.solvers._simplex import carrying_pairs, push, settled
 from adaptive_ot.solvers._walk import Walk
 from adaptive_ot.solvers._weights import NetworkWeights, fit
 from adaptive_ot.solvers.exact import Exact, Progress, certified, find_optimum
@@ -93,7 +93,7 @@ def first_price(near: NearPairs, mu: np.ndarray, nu: np.ndarray, amount: float) 
 
 
 @kernel
-def push(tree, sources, i, j, amount):
+def push_around(tree, sources, i, j, amount):
     """Send flow around the cycle of a pair."""
     a, b = i, j
     while a != b:
@@ -101,7 +101,7 @@ def push(tree, sources, i, j, amount):
             a = tree.parent[a]
         else:
             b = tree.parent[b]
-    _push(tree, sources, i, j, a, amount)
+    push(tree, sources, i, j, a, amount)
 
 
 def transport(walk: Walk, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
@@ -115,7 +115,7 @@ def transport(walk: Walk, amount: float, mu: np.ndarray, nu: np.ndarray) -> Supp
     left = amount - float(mass.sum())
     if walk.last and left > 0:
         i, j = walk.last
-        push(tree._replace(flow=flow), walk.sources, np.uint32(i), np.uint32(j), left)
+        push_around(tree._replace(flow=flow), walk.sources, np.uint32(i), np.uint32(j), left)
         rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
         place = np.searchsorted(rows * nu.size + columns, i * nu.size + j - sources)
         new = zip((rows, columns, mass), (i, j - sources, left), strict=True)

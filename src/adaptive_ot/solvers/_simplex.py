@@ -107,7 +107,7 @@ _is_negative = inlined(is_negative)
 
 
 @inlined
-def _refresh_potentials(tree):
+def refresh_potentials(tree):
     """Recompute every potential from the tree, which removes the rounding drift of many shifts."""
     root = tree.parent.size - 1
     tree.potential[root] = 0.0
@@ -118,7 +118,7 @@ def _refresh_potentials(tree):
 
 
 @inlined
-def _find_cycle(tree, sources, i, j):
+def find_cycle(tree, sources, i, j):
     """The cycle closed by an entering arc i -> j: its top, how much flow it can take, and the arc that blocks.
 
     Flow falls on the arcs of sources above i and of targets above j. Among the blocking arcs the last one met when
@@ -143,7 +143,7 @@ def _find_cycle(tree, sources, i, j):
 
 
 @inlined
-def _push(tree, sources, i, j, top, amount):
+def push(tree, sources, i, j, top, amount):
     """Send `amount` around the cycle of the entering arc i -> j."""
     parent, flow = tree.parent, tree.flow
     while i != top:
@@ -169,7 +169,7 @@ def _shift(tree, sources, node, stop, above, depth_change, change, last):
 
 
 @inlined
-def _rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
+def rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
     """Cut the subtree of `leaving`, make `node` its top and hang it below `new_parent`.
 
     The new preorder of the subtree is: the subtree of `node`, then for each former ancestor of it, up to `leaving`,
@@ -218,13 +218,13 @@ def _rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
 @inlined
 def _pivot(tree, sources, i, j, cost, reduced_cost):
     """Bring the arc i -> j into the tree; returns the number of nodes moved."""
-    top, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+    top, amount, leaving, target_side = find_cycle(tree, sources, i, j)
     if amount > 0:
-        _push(tree, sources, i, j, top, amount)
+        push(tree, sources, i, j, top, amount)
     # The side that is cut off moves so that the entering arc gets reduced cost zero.
     if target_side:
         i, j, reduced_cost = j, i, -reduced_cost
-    return _rehang(tree, sources, i, j, leaving, cost, amount, reduced_cost)
+    return rehang(tree, sources, i, j, leaving, cost, amount, reduced_cost)
 
 
 @kernel
@@ -242,7 +242,7 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
     moved_on_average = 0.0
     pivots = 0
     work = 0
-    _refresh_potentials(tree)
+    refresh_potentials(tree)
     fresh = True
     while work < work_limit:
         block = min(max(smallest, int(8 * moved_on_average)), 6 * smallest)
@@ -269,7 +269,7 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
         elif fresh:
             return pivots, cursor, True
         else:
-            _refresh_potentials(tree)
+            refresh_potentials(tree)
             fresh = True
     return pivots, cursor, False
 

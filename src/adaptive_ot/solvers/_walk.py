@@ -23,7 +23,7 @@ import numpy as np
 
 from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers._near import NearPairs, Pairs
-from adaptive_ot.solvers._simplex import Tree, _find_cycle, _push, _refresh_potentials, _rehang, slack_tree
+from adaptive_ot.solvers._simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
 from adaptive_ot.solvers._weights import NetworkWeights
 
 # About this many pairs for every node are listed at once; at first, a small share of these is watched.
@@ -61,12 +61,6 @@ class Steps(NamedTuple):
         """Room for so many steps."""
         tail, head = np.empty(size, np.uint32), np.empty(size, np.uint32)
         return cls(tail, head, np.empty(size), np.empty(size), np.empty(size, np.int64))
-
-
-@kernel
-def refresh_potentials(tree):
-    """Recompute every potential from the tree."""
-    _refresh_potentials(tree)
 
 
 @kernel
@@ -123,7 +117,7 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
     ready, depth, flow = np.empty(tree.parent.size), tree.depth, tree.flow
     step, work = 0, 0
     while True:
-        _refresh_potentials(tree)
+        refresh_potentials(tree)
         for node in range(ready.size):
             ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
         watched = watched_tail, watched_head, watched_cost
@@ -151,13 +145,13 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
                 break
             i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
             price = max(price, lowest)
-            apex, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+            apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
             if moved + amount >= goal:
                 return REACHED, price, width, moved, step, i, j
             if step == steps.tail.size or (work > work_limit and step > 0):
                 return INTERRUPTED, price, width, moved, step, i, j
             if amount > 0:
-                _push(tree, sources, i, j, apex, amount)
+                push(tree, sources, i, j, apex, amount)
             steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
             steps.price[step], steps.amount[step] = price, amount
             step += 1
@@ -165,7 +159,7 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
             change = lowest
             if target_side:
                 i, j, change = j, i, -lowest
-            work += 4 * _rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
+            work += 4 * rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
             _flip(tree, sources, top, ready, i)
         price = until if until < np.inf else price
         width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
@@ -188,19 +182,19 @@ def _flip(tree, sources, top, ready, moved):
 @kernel
 def repeat(tree, sources, steps, goal):
     """Take steps again, from the slack tree, until a flow of `goal` has moved; returns the first step not taken."""
-    moved = 0
-    for k in range(steps.tail.size):
+    moved, k = 0, 0
+    while k < steps.tail.size and moved + steps.amount[k] < goal:
         i, j, change = steps.tail[k], steps.head[k], steps.price[k]
-        if moved + steps.amount[k] >= goal:
-            return k
-        apex, amount, leaving, target_side = _find_cycle(tree, sources, i, j)
+        apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
         if amount > 0:
-            _push(tree, sources, i, j, apex, amount)
+            push(tree, sources, i, j, apex, amount)
         moved += amount
         if target_side:
             i, j, change = j, i, -change
-        _rehang(tree, sources, i, j, leaving, steps.cost[k], amount, change)
-    return steps.tail.size
+        rehang(tree, sources, i, j, leaving, steps.cost[k], amount, change)
+        k += 1
+    refresh_potentials(tree)
+    return k
 
 
 class Walk:
@@ -260,7 +254,6 @@ class Walk:
         """An earlier walk from the slack tree, repeated until a flow of `goal` has moved."""
         tree = slack_tree(weights.source, weights.target)
         at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
-        refresh_potentials(tree)
         walk = cls(near, tree, weights, base)
         if at < steps.tail.size:
             walk.price, walk.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
