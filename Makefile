@@ -22,6 +22,7 @@ bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/rivals.py
 	$(BIN)/python benchmarks/entropic.py
 	$(BIN)/python benchmarks/batch.py
+	$(BIN)/python benchmarks/path.py
 
 scale: $(VENV)/.cli
 	$(BIN)/python benchmarks/scale.py
