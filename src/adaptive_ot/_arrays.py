@@ -42,7 +42,8 @@ class ArrayKind:
         if is_torch_array(values):  # already there
             return values.to(getattr(sys.modules["torch"], self.dtype.name))
         if values.dtype.kind == "f":
-            values = values.astype(self.dtype, copy=False)
+            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there
+                values = values.astype(self.dtype, copy=False)
         if self.library == "numpy":
             return values
         import torch
