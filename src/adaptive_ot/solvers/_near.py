@@ -110,21 +110,21 @@ class NearPairs:
             near = costs - f[rows] - g[columns] < limit
             return Pairs(rows[near], columns[near], costs[near]) if np.count_nonzero(near) <= most else None
         parts: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-        found = [0]
+        found: list[int] = []  # in each block; appending is safe between threads
 
         def look(top: int, costs: np.ndarray) -> None:
-            if found[0] > most:
+            if sum(found) > most:
                 return
             counts = np.empty(len(costs), np.int64)
             row_counts(costs, top, f, g, limit, counts)
             total = int(counts.sum())
-            found[0] += total
+            found.append(total)
             if 0 < total <= most:
                 rows, columns = parts[top] = np.empty(total, np.int64), np.empty(total, np.int64)
                 list_row_pairs(costs, top, f, g, limit, counts, rows, columns)
 
         self._in_threads(look)
-        if sum(rows.size for rows, _ in parts.values()) < found[0] or found[0] > most:
+        if sum(found) > most:
             return None
         nothing = np.zeros(0, np.int64)
         rows, columns = (np.concatenate([nothing, *(parts[top][side] for top in sorted(parts))]) for side in (0, 1))
