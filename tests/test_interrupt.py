@@ -27,7 +27,7 @@ def progress(report):
 
 {problem}
 try:
-    aot.solve(cost, progress=progress)
+    {call}
     print("finished", flush=True)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -46,7 +46,20 @@ PROBLEMS = {
 @pytest.mark.parametrize("kind", PROBLEMS)
 @pytest.mark.parametrize("stage", ["pricing", "pivoting"])
 def test_ctrl_c(kind, stage):
-    interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind]), stage)
+    interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind], call="aot.solve(cost, progress=progress)"), stage)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+@pytest.mark.parametrize("kind", PROBLEMS)
+def test_ctrl_c_while_walking(kind):
+    interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind], call="aot.mass_path(cost, progress=progress)"), "walking")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_inside_the_cones():
+    call = "aot.solve(cost, marginals=aot.ChiSquareBall(0.2), progress=progress)"
+    problem = "cost = rng.random((400, 300))"
+    interrupt(LONG_SOLVE.format(problem=problem, call=call), "interior")
 
 
 def long_enough(n=1500):
