@@ -146,12 +146,12 @@ def doctor() -> int:
 
 @app.command
 def demo(*, output: Annotated[Path, Parameter(alias="-o")] = Path("demo")) -> int:
-    """Solve a toy problem and a pair of point clouds with outliers, and draw the second.
+    """Solve a toy problem and a pair of point clouds with outliers, and draw the plan and the mass path of the second.
 
     Parameters
     ----------
     output
-        The directory for the picture.
+        The directory for the pictures.
     """
     from adaptive_ot.cli.demo import run
 

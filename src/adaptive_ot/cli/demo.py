@@ -1,4 +1,4 @@
-"""``adaptive-ot demo``: the toy problem on paper, and two point clouds with outliers in a picture."""
+"""``adaptive-ot demo``: the toy problem on paper, and two point clouds with outliers in pictures."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from adaptive_ot import DistanceCost, InvalidInput, solve
+from adaptive_ot import DistanceCost, InvalidInput, mass_path, plot, solve
 from adaptive_ot.cli import show
 from adaptive_ot.cli.files import write_atomically
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
-from adaptive_ot.plot import transport
 
 REACH = 0.3
 
 
 def run(output: Path) -> int:
-    """Print both problems and draw the second into the directory `output`."""
+    """Print both problems, and draw the plan and the mass path of the second into the directory `output`."""
     try:
         output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -26,7 +25,7 @@ def run(output: Path) -> int:
     console = Console()
     _toy(console)
     console.print()
-    _outliers(console, output / "outliers.png")
+    _outliers(console, output)
     return 0
 
 
@@ -44,7 +43,7 @@ def _toy(console: Console) -> None:
     show.line(console, "inactive", " and ".join(left))
 
 
-def _outliers(console: Console, picture: Path) -> None:
+def _outliers(console: Console, folder: Path) -> None:
     clouds = moons_with_outliers()
     solution = solve(DistanceCost(clouds.x, clouds.z, reach=REACH))
     outlier = np.concatenate([clouds.source_outlier, clouds.target_outlier])
@@ -53,8 +52,17 @@ def _outliers(console: Console, picture: Path) -> None:
     show.line(console, "outliers", f"{_share(~active[outlier])} left alone")
     show.line(console, "inliers", f"{_share(active[~outlier])} matched")
     show.line(console, "mass", f"{solution.mass:.6f} (certified gap {solution.gap:.2g}); the inliers weigh 0.8")
-    figure: Any = transport(solution).figure
-    write_atomically("--output", picture, lambda file: figure.savefig(file, format="png"))
+    _draw(console, plot.transport(solution), folder / "outliers.png")
+    path = mass_path(solution.problem.cost)
+    adaptive, elbow = path.suggest()
+    show.line(
+        console, "mass path", f"every mass from 0 to {path.most_mass:g}: {adaptive:.3f} pays, elbow at {elbow:.3f}"
+    )
+    _draw(console, plot.mass_path(path), folder / "path.png")
+
+
+def _draw(console: Console, ax: Any, picture: Path) -> None:
+    write_atomically("--output", picture, lambda file: ax.figure.savefig(file, format="png"))
     show.line(console, "picture", str(picture))
 
 
