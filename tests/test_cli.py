@@ -394,10 +394,12 @@ def test_demo(here, capsys):
     assert "x4 x5 with z3 z4, mass 0.333333" in shown
     assert "inactive    x6 and z5" in shown
     assert "left alone" in shown
-    picture = Path("made/pictures/outliers.png")
-    assert str(picture) in shown
-    assert picture.read_bytes()[1:4] == b"PNG"
-    assert len(list(picture.parent.iterdir())) == 1
+    assert "of all masses up to 1, 0.780 pays" in shown
+    pictures = {path.name: path for path in Path("made/pictures").iterdir()}
+    assert set(pictures) == {"outliers.png", "path.png"}
+    for picture in pictures.values():
+        assert str(picture) in shown
+        assert picture.read_bytes()[1:4] == b"PNG"
 
 
 def test_demo_tells_outliers_from_inliers():

@@ -55,9 +55,7 @@ def _outliers(console: Console, folder: Path) -> None:
     _draw(console, plot.transport(solution), folder / "outliers.png")
     path = mass_path(solution.problem.cost)
     adaptive, elbow = path.suggest()
-    show.line(
-        console, "mass path", f"every mass from 0 to {path.most_mass:g}: {adaptive:.3f} pays, elbow at {elbow:.3f}"
-    )
+    show.line(console, "mass path", f"of all masses up to {path.most_mass:g}, {adaptive:.3f} pays; elbow {elbow:.3f}")
     _draw(console, plot.mass_path(path), folder / "path.png")
 
 
