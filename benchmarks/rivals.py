@@ -160,7 +160,7 @@ def main() -> None:
     try:
         results.take("rivals", work, options.timeout, lambda case: SMALL_CALLS if case.n == SMALL else options.repeat)
     except KeyboardInterrupt:
-        sys.exit("\nInterrupted. measure.Measurements so far are kept; continue with --resume.")
+        sys.exit("\nInterrupted. Measurements so far are kept; continue with --resume.")
     console = Console(width=None if sys.stdout.isatty() else 150)
     for case in cases:
         console.print(case_table(results, case))

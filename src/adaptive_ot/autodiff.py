@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL
+from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL, as_marginals
 from adaptive_ot.solve import solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
@@ -107,8 +107,7 @@ class _Model(NamedTuple):
 
     @classmethod
     def of(cls, marginals: Any, solver: Any) -> _Model:
-        marginals = AtMost() if marginals is None else marginals
-        check.instance("marginals", marginals, Marginals)
+        marginals = as_marginals(marginals)
         check.instance("solver", solver, Exact, Entropic)
         return cls(marginals, solver)
 

@@ -15,7 +15,7 @@ from array_api_compat import is_torch_array
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.marginals import AtMost, Marginals
+from adaptive_ot.marginals import Marginals, as_marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Transport
 
@@ -52,8 +52,7 @@ class ProblemBatch(Sequence[Problem]):
         cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> ProblemBatch:
         """Check what a user may pass: costs of shape (problems, sources, targets), weights for all problems or each."""
-        marginals = AtMost() if marginals is None else marginals
-        check.instance("marginals", marginals, Marginals)
+        marginals = as_marginals(marginals)
         kind, array = ArrayKind.of(cost), check.cost_batch(cost)
         batch, n, m = array.shape
         weights = marginals.checked(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -269,6 +269,13 @@ class ChiSquareBall(Marginals):
             outside = root * max(0.0, math.sqrt(off @ off) - math.sqrt(self.rho) * root)
             worst = max(worst, outside, float(side[weights == 0].max(initial=0.0)))
         return worst
+
+
+def as_marginals(given: Any) -> Marginals:
+    """What a user may pass: a model, or None for adaptive transport."""
+    marginals = AtMost() if given is None else given
+    check.instance("marginals", marginals, Marginals)
+    return marginals
 
 
 def _sum(terms: np.ndarray) -> float:

@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import is_sparse
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
-from adaptive_ot.marginals import AtMost, Bound, Marginals, SoftKL
+from adaptive_ot.marginals import Bound, Marginals, SoftKL, as_marginals
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,7 @@ class Problem:
         cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> Problem:
         """Check and wrap what a user may pass; weights default to uniform with total 1."""
-        marginals = AtMost() if marginals is None else marginals
-        check.instance("marginals", marginals, Marginals)
+        marginals = as_marginals(marginals)
         cost = as_cost(cost)
         weights = marginals.checked(
             check.weights("source_weights", source_weights, cost.shape[0], cost.kind),

@@ -9,7 +9,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.errors import InvalidInput, NotConverged
-from adaptive_ot.marginals import AtMost, ChiSquareBall, Marginals, SoftKL
+from adaptive_ot.marginals import ChiSquareBall, Marginals, SoftKL, as_marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 from adaptive_ot.solvers.entropic import Entropic, solve_entropic
@@ -69,8 +69,7 @@ def solve(
     progress = (lambda _: None) if progress is None else progress
     check.instance("solver", solver, Exact, Entropic)
     check.function("progress", progress)
-    marginals = AtMost() if marginals is None else marginals
-    check.instance("marginals", marginals, Marginals)
+    marginals = as_marginals(marginals)
     _check_combination(marginals, solver)
     if is_batch(cost):
         batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)

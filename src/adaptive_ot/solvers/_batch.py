@@ -76,6 +76,7 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
 def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve models that the kernels do not know."""
     solutions: list[Solution] = []
+    pivots = 0
 
     def tell(now: Progress) -> None:
         report(now._replace(fraction=len(solutions) / len(problems)))
@@ -85,7 +86,8 @@ def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progres
             solutions.append(solve_exact(problem, solver, tell))
         except Infeasible as error:
             raise Infeasible(error.mass, error.most_mass, number) from None
-        report(Progress("batch", 1, len(solutions) / len(problems), sum(each.iterations for each in solutions), 0, 0.0))
+        pivots += solutions[-1].iterations
+        report(Progress("batch", 1, len(solutions) / len(problems), pivots, 0, 0.0))
     return SolutionBatch.of(problems, solutions)
 
 

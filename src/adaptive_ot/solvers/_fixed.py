@@ -17,7 +17,7 @@ from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Support
 from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers._near import NearPairs
-from adaptive_ot.solvers._simplex import carrying_pairs, push, settled
+from adaptive_ot.solvers._simplex import carrying_pairs, find_cycle, push, settled
 from adaptive_ot.solvers._walk import Walk
 from adaptive_ot.solvers._weights import NetworkWeights, fit
 from adaptive_ot.solvers.exact import Exact, Progress, certified, find_optimum
@@ -95,13 +95,8 @@ def first_price(near: NearPairs, mu: np.ndarray, nu: np.ndarray, amount: float) 
 @kernel
 def push_around(tree, sources, i, j, amount):
     """Send flow around the cycle of a pair."""
-    a, b = i, j
-    while a != b:
-        if tree.depth[a] >= tree.depth[b]:
-            a = tree.parent[a]
-        else:
-            b = tree.parent[b]
-    push(tree, sources, i, j, a, amount)
+    apex, _, _, _ = find_cycle(tree, sources, i, j)
+    push(tree, sources, i, j, apex, amount)
 
 
 def transport(walk: Walk, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:

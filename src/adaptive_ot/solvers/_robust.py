@@ -43,17 +43,18 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
     if rho <= SMALLEST_BALL or not mu.sum() > 0:
         return replace(solve_fixed(balanced, solver, report), problem=problem)
     pairs = first_pairs(near, balanced, solver, report)
+    cheapest, _ = near.minima(np.zeros(mu.size))
     steps = 0
     while True:
         found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
         steps += found.iterations
         # Sources without weight must not be in the way of the others.
-        harmless = near.minima(np.zeros(mu.size))[0] - found.target_potential.max()
+        harmless = cheapest - found.target_potential.max()
         f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
         bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
-        missing = violated(near, pairs, found)
         done = float(pairs.costs @ found.mass) - bound.value <= PART * solver.tolerance * max(1.0, abs(bound.value))
-        if missing is None or (done and not found.infeasible):
+        missing = None if done and not found.infeasible else violated(near, pairs, found)
+        if missing is None:
             break
         pairs = missing
     if found.infeasible:
