@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from adaptive_ot import DistanceCost, InvalidInput, mass_path, plot, solve
+from adaptive_ot import DistanceCost, mass_path, plot, solve
+from adaptive_ot._files import make_directory, write_atomically
 from adaptive_ot.cli import show
-from adaptive_ot.cli.files import write_atomically
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
 
 REACH = 0.3
@@ -18,10 +18,7 @@ REACH = 0.3
 
 def run(output: Path) -> int:
     """Print both problems, and draw the plan and the mass path of the second into the directory `output`."""
-    try:
-        output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InvalidInput(f"--output '{output}'", "must be a directory", error.strerror, "Choose another.") from None
+    make_directory("--output", output)
     console = Console()
     _toy(console)
     console.print()

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import os
 import warnings
-import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from scipy import sparse
 
-from adaptive_ot.errors import AdaptiveOTError, InvalidInput
+from adaptive_ot._files import any_of, check_input, open_archive, suffix_of, trouble, write_atomically
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.paths import MassPath
 from adaptive_ot.solution import Solution
 
@@ -55,9 +54,9 @@ def check_output(
     """Refuse a place where a result could not be written later, before the work starts."""
     name = f"{option} '{path}'"
     if path.suffix.lower() not in suffixes:
-        raise InvalidInput(name, f"must end in {_any_of(suffixes)}", _suffix(path), "Choose one of them.")
+        raise InvalidInput(name, f"must end in {any_of(suffixes)}", suffix_of(path), "Choose one of them.")
     folder = path.parent
-    with _trouble(name, "must be a place to write to"):
+    with trouble(name, "must be a place to write to"):
         if path.is_dir():
             raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
         if not folder.is_dir():
@@ -97,30 +96,10 @@ def write_path(path: Path, found: MassPath) -> None:
     write_atomically("--output", path, lambda file: file.write(text.encode()))
 
 
-def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with _trouble(f"{argument} '{path}'", "must be a place to write to"):
-            with open(temporary, "xb") as file:
-                write(file)
-            os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
     name, suffix = f"{argument} file '{path}'", path.suffix.lower()
-    if suffix not in READABLE:
-        raise InvalidInput(name, f"must end in {_any_of(READABLE)}", _suffix(path), "Convert it first.")
-    with _trouble(name, "must be a file that can be read"):
-        if not path.exists():
-            raise InvalidInput(name, "must exist", "no such file", "Check the path.")
-        if not path.is_file():
-            raise InvalidInput(name, "must be a file", "a directory or device", "Check the path.")
-        if path.stat().st_size == 0:
-            raise InvalidInput(name, "must not be empty", "0 bytes", "Write it again.")
-    with _trouble(name, f"must be a valid {suffix} file"), warnings.catch_warnings():
+    check_input(name, path, READABLE)
+    with trouble(name, f"must be a valid {suffix} file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if suffix == ".csv":
             return _read_csv(path)
@@ -142,10 +121,7 @@ def _read_csv(path: Path) -> np.ndarray:
 
 
 def _read_npz(name: str, file: IO[bytes], key: str, sparse_too: bool) -> Any:
-    if not zipfile.is_zipfile(file):
-        raise ValueError("not a zip archive")
-    file.seek(0)
-    with np.load(file, allow_pickle=False) as archive:
+    with open_archive(file) as archive:
         held = archive.files
         if sparse_too and {"format", "shape", "data"} <= set(held):
             return _read_sparse(file)
@@ -173,25 +149,3 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-@contextmanager
-def _trouble(name: str, rule: str) -> Iterator[None]:
-    """Whatever goes wrong with a file is the file's fault: parsers raise anything on bytes they do not expect."""
-    try:
-        yield
-    except AdaptiveOTError:
-        raise
-    except OSError as error:
-        raise InvalidInput(name, rule, error.strerror or error, "Check the path and its permissions.") from None
-    except Exception as error:
-        reason = str(error).rstrip(". ") or type(error).__name__
-        raise InvalidInput(name, rule, reason, "Write the file again.") from None
-
-
-def _any_of(suffixes: tuple[str, ...]) -> str:
-    return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
-
-
-def _suffix(path: Path) -> str:
-    return repr(path.suffix) if path.suffix else "no suffix"

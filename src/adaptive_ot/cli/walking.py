@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from rich.console import Console
 
 from adaptive_ot import mass_path
+from adaptive_ot._files import write_atomically
 from adaptive_ot.cli import files, show
 from adaptive_ot.cli.inputs import Inputs
 from adaptive_ot.cli.progress import progress_bar
@@ -48,7 +49,7 @@ def run(request: Request) -> int:
 
         figure: Any = draw(path).figure
         kind = plot.suffix[1:].lower()
-        files.write_atomically("--plot", plot, lambda file: figure.savefig(file, format=kind))
+        write_atomically("--plot", plot, lambda file: figure.savefig(file, format=kind))
     summary = show.path_summary(path, seconds, output, plot) | ({"adaptive": None} if distances else {})
     if request.json:
         print(json.dumps(summary, indent=2))
