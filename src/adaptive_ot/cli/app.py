@@ -136,6 +136,53 @@ def path(
     return run(Request(Inputs(cost, targets, reach, source_weights, target_weights), output, plot, json))
 
 
+benchmark = App(name="benchmark", help="Compare methods of domain adaptation; what is finished survives a crash.")
+app.command(benchmark)
+
+
+@benchmark.command
+def features(
+    *datasets: Path,
+    output: Annotated[Path, Parameter(alias="-o")],
+    method: Annotated[list[str] | None, Parameter(negative=())] = None,
+    task: Annotated[list[str] | None, Parameter(negative=())] = None,
+    seeds: int = 3,
+    samples: int = 1000,
+    drop: int = 0,
+    outliers: float = 0.0,
+    jobs: int = 1,
+) -> int:
+    """Adapt from every domain of a dataset to every other, by our methods, POT and SKADA.
+
+    The same command goes on where it was stopped. See docs/benchmark.md.
+
+    Parameters
+    ----------
+    datasets
+        A directory with a file of features and labels for every domain (.npz, .csv, .parquet or .safetensors), or an
+        .npz file with images NAME_train_x and labels NAME_train_y of every domain.
+    output
+        The directory for the results.
+    method
+        One of the methods, as "AOT (joint)"; give it several times for several. All, if not given.
+    task
+        One of the tasks, as SOURCE:TARGET; give it several times for several. All, if not given.
+    seeds
+        How many times samples are drawn.
+    samples
+        Samples of either domain.
+    drop
+        So many classes are missing in the target.
+    outliers
+        This share of the target belongs to no class.
+    jobs
+        Processes side by side, with one thread each if there are several.
+    """
+    from adaptive_ot.cli.benchmarking import Request, run
+
+    return run(Request(datasets, output, method or [], task or [], seeds, samples, drop, outliers, jobs))
+
+
 @app.command
 def doctor() -> int:
     """Show what is installed and what will run where, and solve two problems with known answers."""

@@ -1,4 +1,4 @@
-"""A progress bar for long solves."""
+"""Progress bars for long solves and benchmarks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from rich.console import Console
 
 from adaptive_ot import Progress
+from adaptive_ot.benchmark import engine
 from adaptive_ot.cli import show
 
 
@@ -42,5 +43,31 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
             done = min(now.fraction or 0.0, 0.999)  # a finished task would stop its clock
             for stage, task in tasks.items():
                 bar.update(task, visible=stage == now.stage, completed=done, state=state)
+
+        yield report
+
+
+@contextmanager
+def cells_bar() -> Iterator[Callable[[engine.Progress], None] | None]:
+    """A bar for the cells of a benchmark, with the time that is left."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    from rich import progress
+
+    columns = (
+        progress.BarColumn(bar_width=24),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("time left"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+    )
+    # Cells take from a fraction of a second to minutes: the estimate looks far back.
+    with progress.Progress(*columns, console=console, transient=True, speed_estimate_period=3600) as bar:
+        task = bar.add_task("reading the data", total=None)
+
+        def report(now: engine.Progress) -> None:
+            bar.update(task, total=now.total, completed=now.done, description=str(now.running))
 
         yield report
