@@ -50,6 +50,8 @@ def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], obj
         with trouble(f"{argument} '{path}'", "must be a place to write to"):
             with open(temporary, "xb") as file:
                 write(file)
+                file.flush()
+                os.fsync(file.fileno())  # otherwise the new name could outlive a power cut, and its content not
             os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

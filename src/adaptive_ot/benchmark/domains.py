@@ -42,7 +42,7 @@ def read_dataset(path: Path) -> Dataset:
         if not path.exists():
             raise InvalidInput(name, "must exist", "no such file or directory", "Check the path.")
         found, files = _read_directory(name, path) if path.is_dir() else _read_images(name, path)
-        digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+        digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
     if len(found) < 2:
         given = ", ".join(map(repr, found)) or "none"
         raise InvalidInput(name, "must have at least two domains", given, "See docs/benchmark.md for the formats.")

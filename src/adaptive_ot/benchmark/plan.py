@@ -44,6 +44,8 @@ class Plan:
     4
     >>> plan.differences(plan.record() | {"seeds": 3})
     ['seeds 3, not 2']
+    >>> plan.differences(plan.record() | {"samples": 50, "drop": 1})
+    ['samples 50, not 100', 'drop 1, not None']
     """
 
     tasks: tuple[tuple[str, str], ...]
@@ -67,10 +69,18 @@ class Plan:
         return json.loads(json.dumps(given))
 
     def differences(self, other: dict[str, Any]) -> list[str]:
-        """What another record has that this plan does not, by name."""
-        here, nothing = self.record(), object()
+        """What another record says otherwise, by name."""
+        here, there, nothing = _flat(self.record()), _flat(other), object()
         return [
-            f"{name} {describe(other.get(name))}, not {describe(here.get(name))}"
-            for name in here | other
-            if here.get(name, nothing) != other.get(name, nothing)
+            f"{name} {describe(there.get(name))}, not {describe(here.get(name))}"
+            for name in here | there
+            if here.get(name, nothing) != there.get(name, nothing)
         ]
+
+
+def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Names of names in one, as in "data pets photo.npz"."""
+    flat = {}
+    for name, value in record.items():
+        flat |= _flat(value, f"{prefix}{name} ") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

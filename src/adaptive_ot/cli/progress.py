@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
 from adaptive_ot import Progress
-from adaptive_ot.benchmark import engine
 from adaptive_ot.cli import show
+
+if TYPE_CHECKING:
+    from adaptive_ot.benchmark import engine
 
 
 @contextmanager
