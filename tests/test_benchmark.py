@@ -19,6 +19,7 @@ from adaptive_ot.benchmark.domains import Dataset, Domain, read_dataset, shrink
 from adaptive_ot.benchmark.draws import draw
 from adaptive_ot.benchmark.journal import CELLS, PLAN, Journal
 from adaptive_ot.benchmark.method import Method, Package, Prediction
+from adaptive_ot.benchmark.ours import OURS
 from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.benchmark.rivals import RIVALS
 from adaptive_ot.benchmark.table import markdown, write_results
@@ -484,6 +485,15 @@ def test_numbers_of_a_cell(here, fake):
     }
     _, work = features.prepare([Path("pets")], methods=["source only"], samples=50)
     assert set(work(Cell("pets", "art -> sketch", "source only", 2))) == {"accuracy", "seconds"}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_ours_beat_chance(here, name):
+    pytest.importorskip("adaptive_ot.adapt")
+    _, work = features.prepare([Path("pets")], methods=[name], samples=60, outliers=0.2)
+    found = work(Cell("pets", "art -> photo", name, 0))
+    assert found["accuracy"] > 0.7
+    assert 0 < found.get("transported_mass", 0.5) <= 1.5
 
 
 @pytest.mark.parametrize("name", RIVALS)

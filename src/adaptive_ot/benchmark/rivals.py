@@ -1,8 +1,7 @@
 """The methods of POT and SKADA, and none at all.
 
 Settings are the best of a few standard ones on one pair (PACS, ResNet-50 features, art painting -> cartoon, 400 samples
-each), judged by the labels of the target: an advantage that our methods do not get. All distances are squared
-Euclidean.
+each), judged by the labels of the target. All distances are squared Euclidean.
 """
 
 from __future__ import annotations

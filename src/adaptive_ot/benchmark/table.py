@@ -101,7 +101,7 @@ def _other_numbers(plan: Plan, outcomes: list[Outcome]) -> str:
     columns = [
         Column(name.replace("_", " "), [_mean(outcomes, method, name, ".3f") for method in methods]) for name in names
     ]
-    return _table(methods, columns) + "\n" if columns else ""
+    return _table(methods, columns) if columns else ""
 
 
 def _failures(outcomes: list[Outcome]) -> str:
