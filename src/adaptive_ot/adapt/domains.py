@@ -1,0 +1,111 @@
+"""Which samples are sources, which are targets, and what scikit-learn must know about it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
+
+from adaptive_ot import _validation as check
+from adaptive_ot.adapt.matching import TAKES_PART, Matcher, Matching
+from adaptive_ot.errors import InvalidInput
+from adaptive_ot.marginals import Marginals
+from adaptive_ot.solvers.entropic import Entropic
+from adaptive_ot.solvers.exact import Exact
+
+FEATURES = (np.float64, np.float32)
+
+
+class Domains(NamedTuple):
+    """The samples of both domains; `source` says which of all samples are sources."""
+
+    source: np.ndarray
+    x: np.ndarray
+    y: Any
+    z: np.ndarray
+
+
+class DomainEstimator(BaseEstimator):
+    """What our estimators share: where `sample_domain` is routed to, and how samples are told apart.
+
+    The requests are class attributes, so that estimators work inside pipelines, `cross_validate` and `GridSearchCV`
+    wherever metadata routing is switched on, and nothing has to be switched on for using them alone.
+    """
+
+    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__predict: ClassVar = {"sample_domain": True, "allow_source": True}
+    __metadata_request__predict_proba: ClassVar = {"sample_domain": True, "allow_source": True}
+    __metadata_request__score: ClassVar = {"sample_domain": True, "allow_source": True}
+
+    marginals: Marginals | None
+    solver: Exact | Entropic | None
+    batch_size: int
+    random_state: Any
+
+    def _domains(self, X: Any, y: Any, sample_domain: Any, *, labels: bool | None) -> Domains:
+        """Check and split samples; `labels`: True for classes, False for numbers, None if they are not used."""
+        check.whole_number("batch_size", self.batch_size, minimum=1)
+        if self.marginals is not None:
+            check.instance("marginals", self.marginals, Marginals)
+        if self.solver is not None:
+            check.instance("solver", self.solver, Exact, Entropic)
+        if labels is not None and y is None:
+            raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
+        X = validate_data(self, X, dtype=FEATURES, ensure_min_samples=1 if labels is None else 2)
+        source = source_mask(sample_domain, len(X))
+        if labels is None:
+            return Domains(source, X[source], None, X[~source])
+        y = np.asarray(y) if not hasattr(y, "iloc") else y.to_numpy()
+        y = column_or_1d(y, warn=True)
+        if len(y) != len(X):
+            raise InvalidInput(
+                "y", f"must have one label a sample ({len(X)})", len(y), "Targets need one, of any kind."
+            )
+        y = y[source]
+        if labels:
+            check_classification_targets(y)
+        else:
+            y = y.astype(np.float64)
+        assert_all_finite(y, input_name="y")
+        return Domains(source, X[source], y, X[~source])
+
+    def _matcher(self, x: np.ndarray, z: np.ndarray, strata: np.ndarray) -> Matcher:
+        seed = check_random_state(self.random_state)
+        return Matcher(
+            x, z, strata, marginals=self.marginals, solver=self.solver, batch_size=self.batch_size, seed=seed
+        )
+
+    def _keep(self, matching: Matching) -> None:
+        """Tell the user what the last plan says about the samples."""
+        self.transported_mass_ = matching.mass
+        self.source_share_, self.target_share_ = matching.source_share, matching.target_share
+        self.active_source_ = matching.source_share > TAKES_PART
+        self.active_target_ = matching.target_share > TAKES_PART
+        self.target_outlier_score_ = 1.0 - np.minimum(1.0, matching.target_share)
+        self.solution_ = matching.solution
+
+
+def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.ndarray:
+    """Which samples are sources: all, if nothing is said about domains; `both` must be there, if one is asked for."""
+    if sample_domain is None:
+        return np.ones(samples, dtype=bool)
+    domain = np.asarray(sample_domain)
+    if domain.shape != (samples,):
+        rule = f"must have one number a sample ({samples})"
+        raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", "Use >= 0 for sources, < 0 for targets.")
+    if domain.dtype.kind not in check.REAL or not np.isfinite(domain).all():
+        remedy = "Use >= 0 for sources, < 0 for targets."
+        raise InvalidInput("sample_domain", "must hold finite numbers", f"dtype {domain.dtype}", remedy)
+    source = domain >= 0
+    for name, missing, which in (
+        () if not both else (("source", not source.any(), ">= 0"), ("target", source.all(), "< 0"))
+    ):
+        if missing:
+            rule = f"must mark some samples as {name} ({which})"
+            remedy = "Give samples of both domains, or no sample_domain to fit without adaptation."
+            raise InvalidInput("sample_domain", rule, f"{samples} samples of the other domain", remedy)
+    return source

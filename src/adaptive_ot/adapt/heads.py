@@ -1,0 +1,69 @@
+"""Classifiers that learn from soft labels: a row of class shares, and a weight, for every sample."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import log_softmax, softmax
+from sklearn.base import clone
+
+# What data count against regularisation, where features have a typical squared distance of 1: as C in scikit-learn.
+STRENGTH = 10.0
+
+# L-BFGS stops when no derivative of the mean loss is larger, as in scikit-learn, or after so many steps.
+TOLERANCE = 1e-4
+STEPS = 1000
+
+# Smaller shares of a label are not worth a row of their own for a classifier that wants hard labels.
+SMALLEST_SHARE = 0.02
+
+
+class LinearHead:
+    """Multinomial logistic regression, which starts every fit where the last one ended."""
+
+    def __init__(self, features: int, classes: int) -> None:
+        self.weights = np.zeros((features + 1, classes))
+
+    def fit(self, x: np.ndarray, shares: np.ndarray, weights: np.ndarray) -> None:
+        """Minimise the weighted mean of the cross-entropies + |W|^2 / (2 STRENGTH sum of weights); the bias is free."""
+        targets = (weights / weights.sum())[:, None] * shares
+        decay = 1.0 / (STRENGTH * weights.sum())
+        total = targets.sum(axis=1, keepdims=True)
+
+        def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
+            w = flat.reshape(self.weights.shape)
+            scores = x @ w[:-1].astype(x.dtype) + w[-1]
+            log_shares = log_softmax(scores, axis=1)
+            wrong = np.exp(log_shares) * total - targets
+            gradient = np.vstack([x.T @ wrong.astype(x.dtype) + decay * w[:-1], wrong.sum(axis=0)])
+            value = 0.5 * decay * np.sum(w[:-1] ** 2) - np.sum(targets * log_shares)
+            return float(value), gradient.ravel().astype(np.float64)
+
+        options = {"maxiter": STEPS, "gtol": TOLERANCE, "ftol": 64 * np.finfo(np.float64).eps}
+        found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options=options)
+        self.weights = found.x.reshape(self.weights.shape)
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """Class probabilities, one row a sample."""
+        return softmax((x @ self.weights[:-1].astype(x.dtype) + self.weights[-1]).astype(np.float64), axis=1)
+
+
+class EstimatorHead:
+    """Any scikit-learn classifier with sample weights and `predict_proba`: soft labels become weighted copies."""
+
+    def __init__(self, estimator: Any, classes: int) -> None:
+        self.estimator: Any = clone(estimator)
+        self.classes = classes
+
+    def fit(self, x: np.ndarray, shares: np.ndarray, weights: np.ndarray) -> None:
+        """Fit on one copy of a sample for every class that it may belong to."""
+        rows, labels = np.nonzero(shares * weights[:, None] > SMALLEST_SHARE)
+        self.estimator.fit(x[rows], labels, sample_weight=shares[rows, labels] * weights[rows])
+
+    def probabilities(self, x: np.ndarray) -> np.ndarray:
+        """Class probabilities, one row a sample; classes that nobody had get none."""
+        result = np.zeros((len(x), self.classes))
+        result[:, self.estimator.classes_] = self.estimator.predict_proba(x)
+        return result

@@ -1,0 +1,184 @@
+"""Adaptation by joint transport: features and classes matched together, and a classifier fitted to the match."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from adaptive_ot import _validation as check
+from adaptive_ot.adapt.domains import FEATURES, DomainEstimator
+from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
+from adaptive_ot.adapt.matching import Matching, nothing_matched
+from adaptive_ot.marginals import Marginals
+from adaptive_ot.solvers.entropic import Entropic
+from adaptive_ot.solvers.exact import Exact
+
+
+class JointMatching(ClassifierMixin, DomainEstimator):
+    """What classifiers with the joint cost share: plans and fits that take turns."""
+
+    kappa: float
+    beta: float
+    estimator: Any
+
+    def _alternate(self, X: Any, y: Any, sample_domain: Any, most: int) -> tuple[Matching, np.ndarray]:
+        """At most so many plans for the joint cost; the last of them, and the targets."""
+        kappa = check.number("kappa", self.kappa, minimum=0.0)
+        beta = check.number("beta", self.beta, minimum=0.0)
+        _, x, y, z = self._domains(X, y, sample_domain, labels=True)
+        self.classes_, members = np.unique(y, return_inverse=True)
+        p = np.eye(len(self.classes_))[members]
+        self.n_iter_ = 1
+        if len(z) == 0:
+            self._prepare(x, float(2 * x.var(axis=0, dtype=np.float64).sum()))
+            self._head.fit(self._scaled(x), p, np.ones(len(x)))
+            return nothing_matched(x, len(self.classes_)), z
+        matcher = self._matcher(x, z, members)
+        self._prepare(x, matcher.typical)
+        target, alike = self._scaled(z), np.ones(len(x))
+        matching = matcher.by_distance(p, beta)
+        self._head.fit(self._scaled(matching.moved), p, alike)
+        q = self._head.probabilities(target)
+        for self.n_iter_ in range(1, most + 1):
+            matching = matcher.by_class(p, q, kappa, beta)
+            together = np.concatenate([self._scaled(matching.moved), target])
+            weights = np.concatenate([alike, matching.target_share * (len(x) / len(z))])
+            self._head.fit(together, np.concatenate([p, matching.labels]), weights)
+            before, q = q, self._head.probabilities(target)
+            if (before.argmax(axis=1) == q.argmax(axis=1)).all():
+                break
+        return matching, z
+
+    def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
+        """Class probabilities of samples of the target domain; the other arguments are for pipelines, and ignored."""
+        X = self._checked(X)
+        return self._head.probabilities(self._scaled(X))
+
+    def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
+        """Labels of samples of the target domain; the other arguments are for pipelines, and ignored."""
+        likeliest = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[likeliest]
+
+    def score(
+        self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None, allow_source: bool = False
+    ) -> float:
+        """Mean accuracy on the given samples; the last two arguments are for pipelines, and ignored."""
+        return super().score(X, y, sample_weight)
+
+    def _checked(self, X: Any) -> Any:
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=FEATURES, reset=False)
+
+    def _prepare(self, x: np.ndarray, typical: float) -> None:
+        """Put the origin of features among the sources, and make the typical squared distance 1: nothing to tune."""
+        self._origin = x.mean(axis=0)
+        self._unit = x.dtype.type(np.sqrt(typical) if typical > 0 else 1.0)
+        classes = len(self.classes_)
+        if self.estimator is None:
+            self._head: LinearHead | EstimatorHead = LinearHead(x.shape[1], classes)
+        else:
+            self._head = EstimatorHead(self.estimator, classes)
+
+    def _scaled(self, x: np.ndarray) -> np.ndarray:
+        return (x.astype(self._origin.dtype, copy=False) - self._origin) / self._unit
+
+
+class JointTransportClassifier(JointMatching):
+    """A classifier for a target domain without labels, learnt from a source domain that only partly matches it.
+
+    A first plan matches the domains by distance; a classifier is fitted on the sources where it moves them. From then
+    on, a plan for the joint cost beta (kappa |x - z|^2 / median - <p, q>), with source labels p and predicted target
+    probabilities q, and a fit on the moved sources and on the targets with the labels that the plan sends them, by
+    weight of the mass that arrives, take turns. Samples that match nothing carry no mass and so do not matter.
+
+    Parameters
+    ----------
+    kappa
+        Weight of the distance, where the median squared distance counts as 1 and certain agreement of classes as 1.
+    beta
+        Scale of the cost against the entropy of `solver`.
+    marginals
+        The transport model: `AtMost()`, adaptive, by default; `Equal()`, `FixedMass(mass)` or `SoftKL(tau)` for
+        comparison.
+    solver
+        `Entropic(0.1)` by default, or `Exact()`.
+    estimator
+        A scikit-learn classifier with `predict_proba` and sample weights, such as `MLPClassifier()`, to be fitted
+        instead of multinomial logistic regression.
+    max_iter
+        Plans for the joint cost, at most; fewer where the predictions no longer change.
+    batch_size
+        The most samples of a domain that are matched at once. Larger domains are matched in random batches of the same
+        mixture of classes.
+    random_state
+        Decides who is in which batch; without effect where one batch is enough.
+
+    Attributes
+    ----------
+    classes_
+        The labels of the sources.
+    transported_mass_
+        How much of the domains, which weigh 1 each, the last plan matches.
+    source_share_, target_share_
+        How much of the weight of every source and target it transports, in the order of the samples.
+    active_source_, active_target_
+        Which of them take part: more than half of the weight.
+    target_outlier_score_
+        How much of every target is left alone: near 1 for samples like no source.
+    solution_
+        The last plan with its certificate; None if it took several batches.
+    n_iter_
+        Plans for the joint cost; 1 if there is no target.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from adaptive_ot.adapt import JointTransportClassifier
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.array(["cat", "dog"] * 40)
+    >>> source = rng.normal(size=(80, 2)) + np.where(y == "dog", 9, 0)[:, None]
+    >>> cats = rng.normal(size=(40, 2)) + [3, 0]  # no dogs in the target
+    >>> X, domain = np.concatenate([source, cats]), np.repeat([0, -1], [80, 40])
+    >>> model = JointTransportClassifier().fit(X, np.concatenate([y, ["?"] * 40]), sample_domain=domain)
+    >>> (model.predict(cats) == "cat").all(), round(model.transported_mass_, 1)
+    (np.True_, 0.5)
+    """
+
+    def __init__(
+        self,
+        kappa: float = 0.5,
+        beta: float = 1.0,
+        marginals: Marginals | None = None,
+        solver: Exact | Entropic | None = None,
+        estimator: Any = None,
+        max_iter: int = 6,
+        batch_size: int = 4096,
+        random_state: Any = 0,
+    ) -> None:
+        self.kappa = kappa
+        self.beta = beta
+        self.marginals = marginals
+        self.solver = solver
+        self.estimator = estimator
+        self.max_iter = max_iter
+        self.batch_size = batch_size
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> JointTransportClassifier:
+        """Fit on labelled sources and unlabelled targets.
+
+        Parameters
+        ----------
+        X
+            Features of both domains, one sample a row.
+        y
+            Labels; those of targets are ignored, and may be anything.
+        sample_domain
+            >= 0 for sources, < 0 for targets. Without, all samples are sources, and nothing is adapted.
+        """
+        most = check.whole_number("max_iter", self.max_iter, minimum=1)
+        self._keep(self._alternate(X, y, sample_domain, most)[0])
+        return self
