@@ -23,23 +23,25 @@ SMALLEST_SHARE = 0.02
 class LinearHead:
     """Multinomial logistic regression, which starts every fit where the last one ended."""
 
-    def __init__(self, features: int, classes: int) -> None:
-        self.weights = np.zeros((features + 1, classes))
+    def __init__(self) -> None:
+        self.weights = np.zeros((0, 0))
 
     def fit(self, x: np.ndarray, shares: np.ndarray, weights: np.ndarray) -> None:
         """Minimise the weighted mean of the cross-entropies + |W|^2 / (2 STRENGTH sum of weights); the bias is free."""
+        if not self.weights.size:
+            self.weights = np.zeros((x.shape[1] + 1, shares.shape[1]))
         targets = (weights / weights.sum())[:, None] * shares
         decay = 1.0 / (STRENGTH * weights.sum())
         total = targets.sum(axis=1, keepdims=True)
 
         def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
             w = flat.reshape(self.weights.shape)
-            scores = x @ w[:-1].astype(x.dtype) + w[-1]
+            scores = x @ w[:-1] + w[-1]
             log_shares = log_softmax(scores, axis=1)
             wrong = np.exp(log_shares) * total - targets
-            gradient = np.vstack([x.T @ wrong.astype(x.dtype) + decay * w[:-1], wrong.sum(axis=0)])
+            gradient = np.vstack([x.T @ wrong + decay * w[:-1], wrong.sum(axis=0)])
             value = 0.5 * decay * np.sum(w[:-1] ** 2) - np.sum(targets * log_shares)
-            return float(value), gradient.ravel().astype(np.float64)
+            return float(value), gradient.ravel()
 
         options = {"maxiter": STEPS, "gtol": TOLERANCE, "ftol": 64 * np.finfo(np.float64).eps}
         found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options=options)
@@ -47,7 +49,7 @@ class LinearHead:
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
         """Class probabilities, one row a sample."""
-        return softmax((x @ self.weights[:-1].astype(x.dtype) + self.weights[-1]).astype(np.float64), axis=1)
+        return softmax(x @ self.weights[:-1] + self.weights[-1], axis=1)
 
 
 class EstimatorHead:

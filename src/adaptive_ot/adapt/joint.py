@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from adaptive_ot import _validation as check
 from adaptive_ot.adapt.domains import FEATURES, DomainEstimator
+from adaptive_ot.adapt.frame import Frame
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matching, nothing_matched
 from adaptive_ot.marginals import Marginals
@@ -32,19 +33,23 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         self.classes_, members = np.unique(y, return_inverse=True)
         p = np.eye(len(self.classes_))[members]
         self.n_iter_ = 1
+        self._frame = Frame(np.concatenate([x, z]))
+        self._head = self._new_head(len(self.classes_))
+        alike = np.ones(len(x))
+        x = self._frame.coordinates(x)
         if len(z) == 0:
-            self._prepare(x, float(2 * x.var(axis=0, dtype=np.float64).sum()))
-            self._head.fit(self._scaled(x), p, np.ones(len(x)))
+            self._frame.set_unit(float(2 * x.var(axis=0).sum()))
+            self._head.fit(x / self._frame.unit, p, alike)
             return nothing_matched(x, len(self.classes_)), z
-        matcher = self._matcher(x, z, members)
-        self._prepare(x, matcher.typical)
-        target, alike = self._scaled(z), np.ones(len(x))
+        matcher = self._matcher(x, self._frame.coordinates(z), members)
+        self._frame.set_unit(matcher.typical)
+        target = self._frame.coordinates(z)
         matching = matcher.by_distance(p, beta)
-        self._head.fit(self._scaled(matching.moved), p, alike)
+        self._head.fit(matching.moved / self._frame.unit, p, alike)
         q = self._head.probabilities(target)
         for self.n_iter_ in range(1, most + 1):
             matching = matcher.by_class(p, q, kappa, beta)
-            together = np.concatenate([self._scaled(matching.moved), target])
+            together = np.concatenate([matching.moved / self._frame.unit, target])
             weights = np.concatenate([alike, matching.target_share * (len(x) / len(z))])
             self._head.fit(together, np.concatenate([p, matching.labels]), weights)
             before, q = q, self._head.probabilities(target)
@@ -55,7 +60,7 @@ class JointMatching(ClassifierMixin, DomainEstimator):
     def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Class probabilities of samples of the target domain; the other arguments are for pipelines, and ignored."""
         X = self._checked(X)
-        return self._head.probabilities(self._scaled(X))
+        return self._head.probabilities(self._frame.coordinates(X))
 
     def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Labels of samples of the target domain; the other arguments are for pipelines, and ignored."""
@@ -72,18 +77,8 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         check_is_fitted(self)
         return validate_data(self, X, dtype=FEATURES, reset=False)
 
-    def _prepare(self, x: np.ndarray, typical: float) -> None:
-        """Put the origin of features among the sources, and make the typical squared distance 1: nothing to tune."""
-        self._origin = x.mean(axis=0)
-        self._unit = x.dtype.type(np.sqrt(typical) if typical > 0 else 1.0)
-        classes = len(self.classes_)
-        if self.estimator is None:
-            self._head: LinearHead | EstimatorHead = LinearHead(x.shape[1], classes)
-        else:
-            self._head = EstimatorHead(self.estimator, classes)
-
-    def _scaled(self, x: np.ndarray) -> np.ndarray:
-        return (x.astype(self._origin.dtype, copy=False) - self._origin) / self._unit
+    def _new_head(self, classes: int) -> LinearHead | EstimatorHead:
+        return LinearHead() if self.estimator is None else EstimatorHead(self.estimator, classes)
 
 
 class JointTransportClassifier(JointMatching):

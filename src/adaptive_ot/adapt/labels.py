@@ -106,7 +106,7 @@ class LabelTransportClassifier(JointMatching):
         return labels
 
     def _shares(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        probabilities = self._head.probabilities(self._scaled(x))
+        probabilities = self._head.probabilities(self._frame.coordinates(x))
         if self._received is None:
             return probabilities, np.ones(len(x), dtype=bool)
         labels, matched = self._received.look_up(x)

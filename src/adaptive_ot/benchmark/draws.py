@@ -22,8 +22,10 @@ class Draw(NamedTuple):
 
     @property
     def overlap(self) -> float:
-        """The share of the target that the source knows: of a class of both, and no outlier."""
-        return float(np.mean(np.isin(self.y_target, self.y_source) & ~self.outlier))
+        """The most mass that can move between equal classes, where both domains weigh 1; outliers have none."""
+        classes = range(int(max(self.y_source.max(), self.y_target.max())) + 1)
+        shares = [((self.y_source == k).mean(), ((self.y_target == k) & ~self.outlier).mean()) for k in classes]
+        return float(sum(map(min, shares)))
 
 
 def draw(
