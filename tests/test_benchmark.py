@@ -108,7 +108,9 @@ def test_a_torn_line_is_ignored_and_rewritten(tmp_path, tail):
     [
         (Plan(TASKS, ("ours", "theirs"), 2, {"samples": 5}), "seeds 1, not 2"),
         (Plan(TASKS, ("ours", "theirs"), 1, {"samples": 6}), "samples 5, not 6"),
-        (Plan(TASKS, ("ours",), 1, {"samples": 5}), "methods ['ours', 'theirs'], not ['ours']"),
+        (Plan(TASKS, ("ours",), 1, {"samples": 5}), "methods with theirs."),
+        (Plan(TASKS, ("ours", "new"), 1, {"samples": 5}), "methods with theirs and without new."),
+        (Plan(TASKS, ("theirs", "ours"), 1, {"samples": 5}), "methods in another order."),
         (Plan(TASKS[:1], ("ours", "theirs"), 1, {"samples": 5}), "tasks"),
         (Plan(TASKS, ("ours", "theirs"), 1, {"samples": 5, "drop": 1}), "drop None, not 1"),
         (Plan(TASKS, ("ours", "theirs"), 1, {}), "samples 5, not None"),

@@ -72,10 +72,18 @@ class Plan:
         """What another record says otherwise, by name."""
         here, there, nothing = _flat(self.record()), _flat(other), object()
         return [
-            f"{name} {describe(there.get(name))}, not {describe(here.get(name))}"
+            _difference(name, there.get(name), here.get(name))
             for name in here | there
             if here.get(name, nothing) != there.get(name, nothing)
         ]
+
+
+def _difference(name: str, there: Any, here: Any) -> str:
+    if not (isinstance(there, list) and isinstance(here, list)):
+        return f"{name} {describe(there)}, not {describe(here)}"
+    more, less = ([str(each) for each in one if each not in other] for one, other in ((there, here), (here, there)))
+    parts = [f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names]
+    return f"{name} {' and '.join(parts) or 'in another order'}"
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
