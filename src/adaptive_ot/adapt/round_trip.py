@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import clone
+from sklearn.utils.metadata_routing import MetadataRequest
 
 from adaptive_ot.adapt.domains import source_mask
 from adaptive_ot.errors import InvalidInput
 
 
-class RoundTripScore(BaseEstimator):
+class RoundTripScore:
     """There and back again: adapt from the target, with the labels that were predicted for it, to the source.
 
     The score of the way back is the score on the true labels of the sources (reverse validation). Wrong labels of
@@ -32,8 +33,6 @@ class RoundTripScore(BaseEstimator):
     1.0
     """
 
-    __metadata_request__score: ClassVar = {"sample_domain": True}
-
     def __call__(self, estimator: Any, X: Any, y: Any, *, sample_domain: Any = None) -> float:
         """The score of the way back, of a fitted estimator and samples of both domains."""
         if sample_domain is None:
@@ -52,3 +51,12 @@ class RoundTripScore(BaseEstimator):
         back: Any = clone(estimator)
         back.fit(way_back, np.concatenate([guessed, unknown]), sample_domain=domain)
         return float(back.score(X[source], y[source]))
+
+    def get_metadata_routing(self) -> MetadataRequest:
+        """A search hands `sample_domain` on to those who ask for it."""
+        requests: Any = MetadataRequest(owner=type(self).__name__)
+        requests.score.add_request(param="sample_domain", alias=True)
+        return requests
+
+    def __repr__(self) -> str:
+        return "RoundTripScore()"
