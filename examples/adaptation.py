@@ -1,7 +1,7 @@
 """Adapt a digit classifier to a target with missing and unknown classes, without labels there.
 
-The source knows the digits 0 to 7. The target is a pixel lower, has half of the contrast, and holds no 0 and no 1, but 8s
-and 9s, which the source has never seen.
+The source knows the digits 0 to 7. The target is a pixel lower, has half of the contrast, and holds no 0 and no 1, but
+8s and 9s, which the source has never seen.
 
     python examples/adaptation.py
 """
