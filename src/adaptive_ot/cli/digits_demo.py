@@ -135,7 +135,10 @@ def left_alone(digits: Digits, score: np.ndarray, active: np.ndarray) -> Any:
     evenly = matched[np.arange(count) * len(matched) // count]
     figure = new_figure((11, 4.8))
     halves = figure.subfigures(1, 2, wspace=0.05)
-    sides = (("left alone", "the highest outlier scores", order[:count]), ("matched", "some of all", evenly))
+    sides = (
+        ("left alone", "the highest outlier scores", order[:count]),
+        ("matched", f"{count} of {len(matched)}", evenly),
+    )
     for half, (title, which, chosen) in zip(halves, sides, strict=True):
         strange = int(np.count_nonzero(digits.outlier[chosen]))
         half.suptitle(f"{title}: {which}\n{strange} of {count} true outliers (framed)", fontsize="medium")

@@ -59,12 +59,17 @@ def plan(solution: Solution, source_labels: Any = None, target_labels: Any = Non
     rows, columns, mass = solution.support
     image = _pixels(source.position[rows], target.position[columns], mass, (n, m))
     drawn = ax.imshow(
-        image, COLOURS, norm=_from_zero(image, 0.5), extent=(0, m, n, 0), aspect="auto", interpolation="nearest"
+        image,
+        COLOURS,
+        norm=_from_zero(image, 0.5),
+        extent=(0, max(1, m), max(1, n), 0),
+        aspect="auto",
+        interpolation="nearest",
     )
     _bar(ax, drawn, "mass of a pair")
     for side, axis, line in ((source, ax.yaxis, ax.axhline), (target, ax.xaxis, ax.axvline)):
         for border in side.borders[1:-1]:
-            line(border, color=GREY, linewidth=0.6)
+            line(border, color=GREY, linewidth=min(0.6, 12 / len(side.borders)))
         if side.labels is not None:
             _name(axis, (side.borders[:-1] + side.borders[1:]) / 2, side.labels)
     ax.set_xlabel(f"targets{'' if target.labels is None else ' by class'}")
@@ -100,48 +105,55 @@ def label_plan(solution: Solution, source_labels: Any, target_labels: Any, ax: A
     ['cat', 'dog\nmissing', 'owl']
     """
     check.instance("solution", solution, Solution)
-    n, m = solution.problem.cost.shape
-    own = check.labels("source_labels", source_labels, n), check.labels("target_labels", target_labels, m)
-    labels = np.unique(np.concatenate([classes for classes, _ in own]))  # numbers beside words become words
-    where = [np.searchsorted(labels, classes.astype(labels.dtype)) for classes, _ in own]
-    mass = np.zeros((labels.size, labels.size))
-    mass[np.ix_(*where)] = solution.by_label(source_labels, target_labels).mass
-    weights = solution.problem.source_weights, solution.problem.target_weights
-    has = [
-        marginal(at[members], weight, labels.size) for at, (_, members), weight in zip(where, own, weights, strict=True)
-    ]
+    table = _table(solution, source_labels, target_labels)
     ax = new_axes() if ax is None else ax
-    drawn: Any = ax.imshow(mass, COLOURS, norm=_from_zero(mass, 1.0), aspect="auto")
-    if labels.size <= CLASSES_WITH_NUMBERS:
-        _print_numbers(ax, mass, drawn.norm)
+    drawn: Any = ax.imshow(table.mass, COLOURS, norm=_from_zero(table.mass, 1.0), aspect="auto")
+    if table.labels.size <= CLASSES_WITH_NUMBERS:
+        _print_numbers(ax, table.mass, drawn.norm)
+    ticks = np.arange(table.labels.size)
     above = ax.inset_axes((0.0, 1.03, 1.0, 0.2), sharex=ax)
     right = ax.inset_axes((1.03, 0.0, 0.2, 1.0), sharey=ax)
-    ticks = np.arange(labels.size)
-    for axis, at, span in ((ax.yaxis, where[0], ax.axhspan), (ax.xaxis, where[1], ax.axvspan)):
-        missing = ~np.isin(ticks, at)
-        for k in ticks[missing]:
-            span(k - 0.5, k + 0.5, facecolor="none", edgecolor=GREY, hatch="///", linewidth=0)
-        _name(
-            axis,
-            ticks,
-            np.array([f"{each}\nmissing" if gone else str(each) for each, gone in zip(labels, missing, strict=True)]),
-        )
-    largest = max((*has[0], *has[1]), default=0.0) or 1.0
-    above.bar(ticks, mass.sum(axis=0), color=BLUE)
-    above.bar(ticks, has[1], facecolor="none", edgecolor=VERMILLION)
-    above.set_ylim(0, 1.05 * largest)
-    right.barh(ticks, mass.sum(axis=1), color=BLUE)
-    right.barh(ticks, has[0], facecolor="none", edgecolor=VERMILLION)
-    right.set_xlim(0, 1.05 * largest)
-    above.set_title(f"{mass_of(solution)}; outlines: weight, bars: transported", fontsize="medium")
+    bars = above.bar, right.barh
+    moved = table.mass.sum(axis=0), table.mass.sum(axis=1)
+    for side, axis, span in ((0, ax.xaxis, ax.axvspan), (1, ax.yaxis, ax.axhspan)):
+        bars[side](ticks, moved[side], color=BLUE)
+        bars[side](ticks, table.weights[side], facecolor="none", edgecolor=VERMILLION)
+        missing = table.missing[side]
+        for at in ticks[missing]:
+            span(at - 0.5, at + 0.5, facecolor="none", edgecolor=GREY, hatch="///", linewidth=0)
+        _name(axis, ticks, _marked(table.labels, missing))
+    largest = 1.05 * max((*moved[0], *moved[1], *table.weights[0], *table.weights[1]), default=0.0) or 1.0
+    above.set(ylim=(0, largest))
+    right.set(xlim=(0, largest))
+    above.tick_params(bottom=False, labelbottom=False)
+    right.tick_params(left=False, labelleft=False)
     for inset in (above, right):
-        inset.tick_params(
-            labelbottom=inset is right, labelleft=inset is above, bottom=inset is right, left=inset is above
-        )
         inset.spines[["top", "right"]].set_visible(False)
-    ax.set_xlabel("target class")
-    ax.set_ylabel("source class")
+    above.set_title(f"{mass_of(solution)}; outlines: weight, bars: transported", fontsize="medium")
+    ax.set(xlabel="target class", ylabel="source class")
     return ax
+
+
+class _Table(NamedTuple):
+    """Mass between all classes of both sides; of targets, then of sources: what they weigh, and which are missing."""
+
+    labels: np.ndarray
+    mass: np.ndarray
+    weights: list[np.ndarray]
+    missing: list[np.ndarray]
+
+
+def _table(solution: Solution, source_labels: Any, target_labels: Any) -> _Table:
+    problem, (n, m) = solution.problem, solution.problem.cost.shape
+    sources, source_members = check.labels("source_labels", source_labels, n)
+    targets, target_members = check.labels("target_labels", target_labels, m)
+    labels = np.unique(np.concatenate([sources, targets]))  # numbers beside words become words
+    rows, columns = (np.searchsorted(labels, own.astype(labels.dtype)) for own in (sources, targets))
+    mass = np.zeros((labels.size, labels.size))
+    mass[np.ix_(rows, columns)] = solution.by_label(source_labels, target_labels).mass
+    sides = (columns, target_members, problem.target_weights), (rows, source_members, problem.source_weights)
+    weights = [marginal(own[members], weight, labels.size) for own, members, weight in sides]
+    return _Table(labels, mass, weights, [~np.isin(np.arange(labels.size), own) for own, _, _ in sides])
 
 
 class _Side(NamedTuple):
@@ -182,7 +194,12 @@ def _bar(ax: Axes, drawn: Any, text: str) -> None:
     bar.formatter.set_powerlimits((-2, 3))  # pyright: ignore[reportAttributeAccessIssue]
 
 
-def _name(axis: Any, positions: np.ndarray, labels: np.ndarray) -> None:
+def _marked(labels: np.ndarray, missing: np.ndarray) -> list[str]:
+    gap = "\n" if len(labels) <= CLASSES_WITH_NUMBERS else " "
+    return [f"{label}{gap}missing" if gone else str(label) for label, gone in zip(labels, missing, strict=True)]
+
+
+def _name(axis: Any, positions: np.ndarray, labels: Any) -> None:
     """Names at their places: slanted below the picture if they are long, and not all of very many."""
     some = slice(None, None, 1 + (len(labels) - 1) // NAMES)
     names = [str(label) for label in labels[some]]
