@@ -42,7 +42,7 @@ def report_files(method: str) -> tuple[str, ...]:
 def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
     """What there is to say, as plain numbers and strings."""
     estimator = done.estimator
-    classes = None if done.source.y is None else np.unique(done.source.y).astype(str)
+    classes: Any = None if done.source.y is None else np.unique(done.source.y).astype(str)
     active = int(estimator.active_source_.sum()), int(estimator.active_target_.sum())
     found = {
         "method": method,
@@ -126,7 +126,7 @@ def write_report(folder: Path, done: Adapted, of: dict[str, Any], method: str) -
     write_result("--report", result, done)
     written = [result]
     labels = done.source.y, done.labels if done.target.y is None else done.target.y
-    sides = [None if each is None else _sortable(each) for each in labels]
+    sides: list[Any] = [None if each is None else _sortable(each) for each in labels]
     drawers = (plot.plan, plot.label_plan) if all(each is not None for each in sides) else (plot.plan,)
     if done.estimator.solution_ is not None:
         for picture, draw in zip(pictures, drawers, strict=False):

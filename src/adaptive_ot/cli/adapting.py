@@ -112,7 +112,7 @@ def _read(request: Request) -> tuple[Features, Features]:
         rule = f"must have as many features as the source ({columns[0]})"
         raise InvalidInput(names[1], rule, columns[1], "Use the same features for both.")
     for name, x in zip(names, (source.x, target.x), strict=True):
-        largest = min(LARGEST, float(np.finfo(x.dtype).max) ** 0.25)  # squares of differences are summed up
+        largest = min(LARGEST, 1e-4 * float(np.finfo(x.dtype).max) ** 0.5)  # squared differences are summed up
         if np.abs(x).max() > largest:
             raise InvalidInput(name, f"must hold numbers up to {largest:.0e}", np.abs(x).max(), "Rescale the features.")
     if request.reject is not None and source.y is not None and request.reject in source.y.astype(str):

@@ -45,33 +45,34 @@ class Result(NamedTuple):
 
 def run(console: Console, draw: Callable[[Any, str], None]) -> None:
     """Print the table, and draw what adaptive transport did in the first draw."""
+    draws = [shifted_digits(seed) for seed in range(DRAWS)]
     results: dict[str, list[Result]] = {name: [] for name in MODELS}
+    models: dict[str, Any] = {}
     with steps_bar(len(MODELS) * DRAWS) as progress:
-        for seed in range(DRAWS):
-            digits = shifted_digits(seed)
+        for number, digits in enumerate(draws, start=1):
             for name, marginals in MODELS.items():
-                progress(f"draw {seed + 1} of {DRAWS}: {name}")
+                progress(f"draw {number} of {DRAWS}: {name}")
                 model = fitted(digits, marginals)
+                models.setdefault(name, model)
                 results[name].append(judge(digits, model))
-                if seed == 0 and isinstance(marginals, AtMost):
-                    shown = digits, model
+    first, adaptive = draws[0], models["adaptive"]
     show.title(console, "Handwritten digits, and a tilted, blurred and paler scan of others")
-    show.line(console, "source", f"{len(digits.y)} digits with labels")
+    show.line(console, "source", f"{len(first.y)} digits with labels")
     show.line(
         console,
         "target",
-        f"about {len(digits.z)} images, turned by {DEGREES:g} degrees, blurred by {BLUR:g} pixels; no "
+        f"{len(first.z)} images, turned by {DEGREES:g} degrees, blurred by {BLUR:g} pixels; no "
         f"{', '.join(map(str, MISSING))}; {OUTLIERS:.0%} are shuffled pixels",
     )
-    show.line(console, "in common", f"mass {common_mass(shown[0]):.2f}, if all were matched within classes")
+    show.line(console, "in common", f"mass {common_mass(first):.2f}, if all were matched within classes")
     show.line(console, "labels", "those of targets are only used for this table and for sorting, never to fit")
     console.print(table(results))
     show.line(console, "columns", "accuracy on the target's digits, mass moved, outliers and digits left alone")
     show.line(console, "draws", f"means of {DRAWS} random halves, +- the standard deviation; pictures of the first")
-    digits, model = shown
-    draw(plot.plan(model.solution_, digits.y, _names(digits)).figure, "plan.png")
-    draw(plot.label_plan(model.solution_, digits.y.astype(str), _names(digits)).figure, "labels.png")
-    draw(left_alone(digits, model.target_outlier_score_, model.active_target_), "left_alone.png")
+    names = first.y.astype(str), np.where(first.outlier, "outlier", first.true_class.astype(str))
+    draw(plot.plan(adaptive.solution_, *names).figure, "plan.png")
+    draw(plot.label_plan(adaptive.solution_, *names).figure, "labels.png")
+    draw(left_alone(first, adaptive.target_outlier_score_, adaptive.active_target_), "left_alone.png")
 
 
 def fitted(digits: Digits, marginals: Marginals | None) -> JointTransportClassifier:
@@ -134,7 +135,7 @@ def left_alone(digits: Digits, score: np.ndarray, active: np.ndarray) -> Any:
     matched = np.flatnonzero(active)
     evenly = matched[np.arange(count) * len(matched) // count]
     figure = new_figure((11, 4.8))
-    halves = figure.subfigures(1, 2, wspace=0.05)
+    halves: Any = figure.subfigures(1, 2, wspace=0.05)
     sides = (
         ("left alone", "the highest outlier scores", order[:count]),
         ("matched", f"{count} of {len(matched)}", evenly),
@@ -148,8 +149,3 @@ def left_alone(digits: Digits, score: np.ndarray, active: np.ndarray) -> Any:
             ax.spines[:].set_visible(bool(digits.outlier[index]))
             ax.spines[:].set(color=VERMILLION, linewidth=2.5)
     return figure
-
-
-def _names(digits: Digits) -> np.ndarray:
-    """What targets are, for sorting: outliers are a class of their own."""
-    return np.where(digits.outlier, "outlier", digits.true_class.astype(str))

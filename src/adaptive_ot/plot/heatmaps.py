@@ -107,7 +107,9 @@ def label_plan(solution: Solution, source_labels: Any, target_labels: Any, ax: A
     check.instance("solution", solution, Solution)
     table = _table(solution, source_labels, target_labels)
     ax = new_axes() if ax is None else ax
-    drawn: Any = ax.imshow(table.mass, COLOURS, norm=_from_zero(table.mass, 1.0), aspect="auto")
+    end = max(1, table.labels.size) - 0.5
+    extent = (-0.5, end, end, -0.5)
+    drawn: Any = ax.imshow(table.mass, COLOURS, norm=_from_zero(table.mass, 1.0), extent=extent, aspect="auto")
     if table.labels.size <= CLASSES_WITH_NUMBERS:
         _print_numbers(ax, table.mass, drawn.norm)
     ticks = np.arange(table.labels.size)
@@ -201,7 +203,7 @@ def _marked(labels: np.ndarray, missing: np.ndarray) -> list[str]:
 
 def _name(axis: Any, positions: np.ndarray, labels: Any) -> None:
     """Names at their places: slanted below the picture if they are long, and not all of very many."""
-    some = slice(None, None, 1 + (len(labels) - 1) // NAMES)
+    some = slice(None, None, 1 + max(0, len(labels) - 1) // NAMES)
     names = [str(label) for label in labels[some]]
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     crowded = axis.axis_name == "x" and longest * len(names) > LETTERS
