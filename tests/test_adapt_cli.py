@@ -219,9 +219,12 @@ def test_a_failed_report_leaves_no_half_file(here, monkeypatch, capsys):
 
 
 def test_labels_with_commas_and_quotes(here, capsys):
-    np.savez("odd.npz", x=Data.x, y=np.array(['a,"b"', "c\nd", "é"])[Data.y])
-    summary(capsys, "odd.npz", "target.npz", "-o", "labels.csv")
-    assert set(predictions("labels.csv")[0]) <= {'a,"b"', "c\nd", "é"}
+    """Nor do they trouble pictures: neither mathematics nor letters that the font does not have."""
+    names = ['a,"b"', "$c\n^$d", "蟻"]
+    np.savez("odd.npz", x=Data.x, y=np.array(names)[Data.y])
+    summary(capsys, "odd.npz", "target.npz", "-o", "labels.csv", "--report", "out")
+    assert set(predictions("labels.csv")[0]) <= set(names)
+    assert Path("out/labels.png").exists()
 
 
 def test_seed_decides_about_batches_only(here, monkeypatch, capsys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ def report_files(method: str) -> tuple[str, ...]:
 def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
     """What there is to say, as plain numbers and strings."""
     estimator = done.estimator
-    classes: Any = None if done.source.y is None else np.unique(done.source.y).astype(str)
+    classes: list[str] = [] if done.source.y is None else np.unique(done.source.y).astype(str).tolist()
     active = int(estimator.active_source_.sum()), int(estimator.active_target_.sum())
     found = {
         "method": method,
@@ -50,7 +51,7 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
         "sources": len(done.source.x),
         "targets": len(done.target.x),
         "features": done.source.x.shape[1],
-        "classes": None if classes is None else len(classes),
+        "classes": len(classes) or None,
         "mass": estimator.transported_mass_,
         "active_sources": active[0],
         "active_targets": active[1],
@@ -68,7 +69,7 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
         predicted, truth = _text(done.labels), _text(done.target.y)
         if truth is not None:
             rejected = getattr(estimator, "reject_label", None)
-            called = classes if rejected is None else [*classes, rejected]  # a target may rightly be called so
+            called = [*classes, *([] if rejected is None else [rejected])]  # a target may rightly be rejected
             found["accuracy"] = float(np.mean(predicted == truth))
             found["targets_of_unknown_classes"] = int(np.count_nonzero(~np.isin(truth, called)))
     return found
@@ -131,7 +132,9 @@ def write_report(folder: Path, done: Adapted, of: dict[str, Any], method: str) -
     if done.estimator.solution_ is not None:
         for picture, draw in zip(pictures, drawers, strict=False):
             figure: Any = draw(done.estimator.solution_, *sides).figure
-            write_atomically("--report", picture, lambda file, figure=figure: figure.savefig(file, format="png"))
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about letters that the font does not have
+                write_atomically("--report", picture, lambda file, figure=figure: figure.savefig(file, format="png"))
             written.append(picture)
     names = [str(path) for path in (*written, about)]
     text = json.dumps(of | {"report": names}, indent=2) + "\n"

@@ -12,6 +12,7 @@ from rich.console import Console
 from adaptive_ot import DistanceCost, mass_path, plot, solve
 from adaptive_ot._files import make_directory, write_atomically
 from adaptive_ot.cli import digits_demo, show
+from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
 
 REACH = 0.3
@@ -38,7 +39,8 @@ def run(output: Path) -> int:
 
 
 def _toy(console: Console) -> None:
-    solution = solve(TOY_COST)
+    with steps_bar():
+        solution = solve(TOY_COST)
     show.title(console, "A toy problem: six sources of weight 1/6, five targets of weight 1/5, and this cost")
     for row in TOY_COST:
         console.print("    " + " ".join(f"{cost:3.0f}" for cost in row))
@@ -53,7 +55,9 @@ def _toy(console: Console) -> None:
 
 def _moons(console: Console, draw: Draw) -> None:
     clouds = moons_with_outliers()
-    solution = solve(DistanceCost(clouds.x, clouds.z, reach=REACH))
+    with steps_bar():
+        solution = solve(DistanceCost(clouds.x, clouds.z, reach=REACH))
+        path = mass_path(solution.problem.cost)
     outlier = np.concatenate([clouds.source_outlier, clouds.target_outlier])
     active = np.concatenate([solution.active_source, solution.active_target])
     show.title(console, f"Two moons seen twice, {len(clouds.x)} points a side, 20 % of them outliers, reach {REACH}")
@@ -61,7 +65,6 @@ def _moons(console: Console, draw: Draw) -> None:
     show.line(console, "inliers", f"{_share(active[~outlier])} matched")
     show.line(console, "mass", f"{solution.mass:.6f} (certified gap {solution.gap:.2g}); the inliers weigh 0.8")
     draw(plot.transport(solution).figure, "moons.png")
-    path = mass_path(solution.problem.cost)
     adaptive, elbow = path.suggest()
     show.line(console, "mass path", f"of all masses up to {path.most_mass:g}, {adaptive:.3f} pays; elbow {elbow:.3f}")
     draw(plot.mass_path(path).figure, "moons_path.png")

@@ -66,7 +66,7 @@ def steps_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
         progress.TextColumn("{task.description}", markup=False),
     )
     with progress.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("loading the compiled kernels", total=total, completed=-1)
+        task = bar.add_task("loading kernels, or compiling them for the first time", total=total, completed=-1)
 
         def report(step: str) -> None:
             bar.update(task, advance=1, description=step)

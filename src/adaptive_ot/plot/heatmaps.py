@@ -204,7 +204,7 @@ def _marked(labels: np.ndarray, missing: np.ndarray) -> list[str]:
 def _name(axis: Any, positions: np.ndarray, labels: Any) -> None:
     """Names at their places: slanted below the picture if they are long, and not all of very many."""
     some = slice(None, None, 1 + max(0, len(labels) - 1) // NAMES)
-    names = [str(label) for label in labels[some]]
+    names = [str(label).replace("$", r"\$") for label in labels[some]]  # no mathematics
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
     crowded = axis.axis_name == "x" and longest * len(names) > LETTERS
     slanted: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
