@@ -220,7 +220,7 @@ def test_a_failed_report_leaves_no_half_file(here, monkeypatch, capsys):
 
 def test_labels_with_commas_and_quotes(here, capsys):
     """Nor do they trouble pictures: neither mathematics nor letters that the font does not have."""
-    names = ['a,"b"', "$c\n^$d", "蟻"]
+    names = ['a,"b"', "$^$d", "c\nd 蟻"]
     np.savez("odd.npz", x=Data.x, y=np.array(names)[Data.y])
     summary(capsys, "odd.npz", "target.npz", "-o", "labels.csv", "--report", "out")
     assert set(predictions("labels.csv")[0]) <= set(names)
