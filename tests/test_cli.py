@@ -387,33 +387,6 @@ def test_doctor_notices_a_cache_it_cannot_use(tmp_path):
     assert str(tmp_path) in _cache(str(tmp_path / "new"))
 
 
-def test_demo(here, capsys):
-    assert main(["demo", "--output", "made/pictures"]) == 0
-    shown = capsys.readouterr().out
-    assert "x1 x2 x3 with z1 z2, mass 0.400000" in shown
-    assert "x4 x5 with z3 z4, mass 0.333333" in shown
-    assert "inactive    x6 and z5" in shown
-    assert "left alone" in shown
-    assert "of all masses up to 1, 0.780 pays" in shown
-    pictures = {path.name: path for path in Path("made/pictures").iterdir()}
-    assert set(pictures) == {"outliers.png", "path.png"}
-    for picture in pictures.values():
-        assert str(picture) in shown
-        assert picture.read_bytes()[1:4] == b"PNG"
-
-
-def test_demo_tells_outliers_from_inliers():
-    clouds = moons_with_outliers()
-    assert np.mean(clouds.source_outlier) == np.mean(clouds.target_outlier) == 0.2
-    solution = aot.solve(aot.DistanceCost(clouds.x, clouds.z, reach=0.3))
-    for active, outlier in (
-        (solution.active_source, clouds.source_outlier),
-        (solution.active_target, clouds.target_outlier),
-    ):
-        assert np.mean(~active[outlier]) > 0.9
-        assert np.mean(active[~outlier]) > 0.9
-
-
 def test_version_and_help(capsys):
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"{aot.__version__}\n"

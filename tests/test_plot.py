@@ -128,6 +128,127 @@ def test_mass_path_of_nothing():
         plot.mass_path([0.0, 1.0])  # pyright: ignore[reportArgumentType]
 
 
+def between(labels, others):
+    """An exact solution where only equal labels attract each other."""
+    cost = np.where(np.asarray(labels)[:, None] == np.asarray(others), -1.0, 1.0)
+    return aot.solve(cost + 0.01 * np.random.default_rng(0).normal(size=cost.shape))
+
+
+def test_plan_is_sorted_by_class():
+    labels, others = [2, 0, 1, 0], ["a", "c", "b", "a", "a"]
+    solution = aot.solve(np.random.default_rng(0).normal(size=(4, 5)))
+    ax: Any = plot.plan(solution, labels, others)
+    expected = solution.plan[np.ix_([1, 3, 2, 0], [0, 3, 4, 2, 1])]
+    np.testing.assert_allclose(ax.images[0].get_array(), expected)
+    horizontal = [line.get_ydata()[0] for line in ax.lines if list(line.get_xdata()) == [0, 1]]
+    vertical = [line.get_xdata()[0] for line in ax.lines if list(line.get_ydata()) == [0, 1]]
+    assert (horizontal, vertical) == ([2, 3], [3, 4])  # three blocks a side
+    assert [name.get_text() for name in ax.get_yticklabels()] == ["0", "1", "2"]
+    assert [name.get_text() for name in ax.get_xticklabels()] == ["a", "b", "c"]
+    np.testing.assert_array_equal(ax.get_xticks(), [1.5, 3.5, 4.5])
+    assert ax.get_title() == f"mass {solution.mass:.4g} of at most 1"
+
+
+def test_plan_without_labels_stays_in_order(toy):
+    ax: Any = plot.plan(toy)
+    np.testing.assert_array_equal(ax.images[0].get_array(), toy.plan)
+    assert (len(ax.lines), ax.get_xlabel(), ax.get_ylabel()) == (0, "targets", "sources")
+
+
+def test_a_large_plan_shares_pixels(monkeypatch):
+    """Pixels are means: times the pairs in them, they are all of the mass."""
+    monkeypatch.setattr("adaptive_ot.plot.heatmaps.PIXELS", 4)
+    solution = aot.solve(np.random.default_rng(1).normal(size=(10, 7)))
+    ax: Any = plot.plan(solution)
+    image = ax.images[0].get_array()
+    assert image.shape == (4, 4)
+    pairs = np.outer([3, 2, 3, 2], [2, 2, 2, 1])
+    assert (image * pairs).sum() == pytest.approx(solution.mass)
+    assert image[0, 0] == pytest.approx(solution.plan[:3, :2].mean())
+
+
+def test_many_classes_leave_out_names():
+    labels = np.arange(100)
+    ax = plot.plan(between(labels, labels), labels, labels)
+    assert [name.get_text() for name in ax.get_xticklabels()][:3] == ["0", "4", "8"]
+    assert len(ax.lines) == 2 * 99
+
+
+def test_label_plan():
+    labels, others = ["cat", "cat", "dog", "owl"], ["dog", "cat", "emu", "cat", "dog"]
+    solution = between(labels, others)
+    ax: Any = plot.label_plan(solution, labels, others)
+    table = np.zeros((4, 4))  # cat, dog, emu, owl
+    table[np.ix_([0, 1, 3], [0, 1, 2])] = solution.by_label(labels, others).mass
+    np.testing.assert_allclose(ax.images[0].get_array(), table)
+    assert {text.get_text() for text in ax.texts} == {"0.4", "0.25"}
+    above, right = ax.child_axes
+    heights, widths = [bar.get_height() for bar in above.patches], [bar.get_width() for bar in right.patches]
+    np.testing.assert_allclose(heights, [*table.sum(axis=0), 0.4, 0.4, 0.2, 0])
+    np.testing.assert_allclose(widths, [*table.sum(axis=1), 0.5, 0.25, 0, 0.25])
+    hatched = [patch.get_xy() for patch in ax.patches if patch.get_hatch()]
+    assert hatched == [(2.5, 0), (0, 1.5)]  # no owl among the targets, no emu among the sources
+    assert [name.get_text() for name in ax.get_xticklabels()] == ["cat", "dog", "emu", "owl\nmissing"]
+    assert [name.get_text() for name in ax.get_yticklabels()] == ["cat", "dog", "emu\nmissing", "owl"]
+    assert above.get_title().startswith(f"mass {solution.mass:.4g} of at most 1")
+
+
+def test_label_plan_tells_sources_from_targets():
+    """A table that is not symmetric: above are the sums of columns, at the right those of rows."""
+    ax: Any = plot.label_plan(aot.solve([[1.0, -1.0], [1.0, 1.0]]), [0, 1], [0, 1])
+    above, right = ax.child_axes
+    assert [bar.get_height() for bar in above.patches] == [0, 0.5, 0.5, 0.5]
+    assert [bar.get_width() for bar in right.patches] == [0.5, 0, 0.5, 0.5]
+
+
+def test_label_plan_of_numbers_beside_words():
+    ax: Any = plot.label_plan(between([0, 10, 2], [0, 1, 2]), [0, 10, 2], ["2", "ten", "0"])
+    assert [name.get_text() for name in ax.get_xticklabels()] == ["0", "10\nmissing", "2", "ten"]
+
+
+def test_label_plan_shows_mass_beyond_the_weights():
+    """Unbalanced transport may move more than there is; the bars must not be cut."""
+    solution = aot.solve(-np.ones((2, 2)), marginals=aot.SoftKL(1.0), solver=aot.Entropic(0.1))
+    ax: Any = plot.label_plan(solution, [0, 1], [0, 1])
+    moved = float(solution.source_marginal.max())
+    assert moved > 0.5
+    assert ax.child_axes[1].get_xlim()[1] >= moved
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 3), (3, 0), (3, 3)])
+def test_heatmaps_of_nothing(n, m):
+    solution = aot.solve(np.ones((n, m)))
+    for draw in (plot.plan, plot.label_plan):
+        ax: Any = draw(solution, ["a"] * n, ["b"] * m)
+        assert ax.images[0].get_array().sum() == 0
+        ax.figure.canvas.draw()
+
+
+@pytest.mark.parametrize("draw", [plot.plan, plot.label_plan])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (([0] * 5, [0] * 5), r"source_labels must have shape \(6,\); got \(5,\)"),
+        (([0] * 6, [[0] * 5]), r"target_labels must have shape \(5,\)"),
+        (([0, "a", None, 1, 2, 3], [0] * 5), "source_labels must be labels that can be sorted"),
+    ],
+)
+def test_bad_labels(toy, draw, labels, message):
+    if None in labels[0]:
+        labels = np.array(labels[0], dtype=object), labels[1]
+    with pytest.raises(aot.InvalidInput, match=message):
+        draw(toy, *labels)
+    with pytest.raises(aot.InvalidInput, match="solution must be"):
+        draw(TOY_COST, [0] * 6, [0] * 5)
+
+
+def test_heatmaps_are_drawn_where_they_are_told(toy):
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plot.plan(toy, ax=left) is left
+    assert plot.label_plan(toy, [0] * 6, [0] * 5, ax=right) is right
+
+
 def test_given_points_win_over_those_of_the_cost():
     solution = cloud(size=10)
     cost: Any = solution.problem.cost

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
+from threadpoolctl import threadpool_limits
 
 # What data count against regularisation, where features have a typical squared distance of 1: as C in scikit-learn.
 STRENGTH = 10.0
@@ -44,7 +45,8 @@ class LinearHead:
             return float(value), gradient.ravel()
 
         options = {"maxiter": STEPS, "gtol": TOLERANCE, "ftol": 64 * np.finfo(np.float64).eps}
-        found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options=options)
+        with threadpool_limits(1, "blas"):  # the steps are too small to share, and threads that wait for others spin
+            found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options=options)
         self.weights = found.x.reshape(self.weights.shape)
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:

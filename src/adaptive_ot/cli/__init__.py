@@ -1,4 +1,4 @@
-"""The command line: ``adaptive-ot solve``, ``path``, ``benchmark``, ``doctor`` and ``demo``.
+"""The command line: ``adaptive-ot solve``, ``path``, ``adapt``, ``benchmark``, ``doctor`` and ``demo``.
 
 Exit codes: 0 done; 1 the self-test failed, or stdout could not be written; 2 bad usage or bad input, with one line on
 stderr; 3 not converged; 130 interrupted.

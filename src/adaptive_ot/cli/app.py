@@ -136,6 +136,73 @@ def path(
     return run(Request(Inputs(cost, targets, reach, source_weights, target_weights), output, plot, json))
 
 
+@app.command
+def adapt(
+    source: Path,
+    target: Path,
+    /,
+    *,
+    method: Literal["joint", "labels", "mapping"] = "joint",
+    kappa: float | None = None,
+    beta: float | None = None,
+    epsilon: float | None = None,
+    exact: Annotated[bool, Parameter(negative=())] = False,
+    equal: Annotated[bool, Parameter(negative=())] = False,
+    mass: float | None = None,
+    tau: float | None = None,
+    reject: str | None = None,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    report: Path | None = None,
+    seed: int = 0,
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Labels for a target without labels, from a source with labels that only partly matches it.
+
+    Files are .npz or .safetensors (arrays "x", samples x features, and "y"), or .csv or .parquet (a column a feature,
+    and one named y or label). Labels are numbers or words. Those of the target are only used to print the accuracy.
+
+    Parameters
+    ----------
+    source
+        Features and labels.
+    target
+        Features of the same kind.
+    method
+        "joint": a classifier is fitted to plans over features and classes; "labels": labels travel along the plan;
+        "mapping": sources are moved to the target, for any classifier.
+    kappa
+        Weight of the distance beside the classes, 0.5 if not given; not for "mapping".
+    beta
+        Scale of the cost against the entropy, 1 if not given; not for "mapping".
+    epsilon
+        How much entropy, 0.1 if not given.
+    exact
+        Without entropy.
+    equal
+        Balanced transport: match everything.
+    mass
+        Partial transport: match exactly so much of 1.
+    tau
+        Unbalanced transport: marginals may differ from the weights, for this price of divergence.
+    reject
+        With "labels": what to call targets that receive none.
+    output
+        Where to write the result: .csv (index, label, outlier_score; counted from 0), or with "mapping" .npz (x, moved,
+        y, and which share of each was transported).
+    report
+        A directory for the summary, the result, and pictures of the plan.
+    seed
+        Who is matched with whom where there are too many samples for one plan.
+    json
+        Print a summary for programs.
+    """
+    from adaptive_ot.cli.adapting import Request, run
+    from adaptive_ot.cli.solving import Model
+
+    model = Model(equal, mass, tau, None)
+    return run(Request(source, target, method, kappa, beta, epsilon, exact, model, reject, output, report, seed, json))
+
+
 benchmark = App(name="benchmark", help="Compare methods of domain adaptation; what is finished survives a crash.")
 app.command(benchmark)
 
@@ -193,7 +260,7 @@ def doctor() -> int:
 
 @app.command
 def demo(*, output: Annotated[Path, Parameter(alias="-o")] = Path("demo")) -> int:
-    """Solve a toy problem and a pair of point clouds with outliers, and draw the plan and the mass path of the second.
+    """A toy problem, two moons with outliers, and handwritten digits adapted to another scan of them, with pictures.
 
     Parameters
     ----------

@@ -1,7 +1,8 @@
-"""``adaptive-ot demo``: the toy problem on paper, and two point clouds with outliers in pictures."""
+"""``adaptive-ot demo``: the toy problem on paper, two moons with outliers, and handwritten digits seen twice."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +11,36 @@ from rich.console import Console
 
 from adaptive_ot import DistanceCost, mass_path, plot, solve
 from adaptive_ot._files import make_directory, write_atomically
-from adaptive_ot.cli import show
+from adaptive_ot.cli import digits_demo, show
+from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
 
 REACH = 0.3
 
+Draw = Callable[[Any, str], None]
+
 
 def run(output: Path) -> int:
-    """Print both problems, and draw the plan and the mass path of the second into the directory `output`."""
+    """Print all three, and draw the second and the third into the directory `output`."""
     make_directory("--output", output)
     console = Console()
+
+    def draw(figure: Any, name: str) -> None:
+        picture = output / name
+        write_atomically("--output", picture, lambda file: figure.savefig(file, format="png"))
+        show.line(console, "picture", str(picture))
+
     _toy(console)
     console.print()
-    _outliers(console, output)
+    _moons(console, draw)
+    console.print()
+    digits_demo.run(console, draw)
     return 0
 
 
 def _toy(console: Console) -> None:
-    solution = solve(TOY_COST)
+    with steps_bar():
+        solution = solve(TOY_COST)
     show.title(console, "A toy problem: six sources of weight 1/6, five targets of weight 1/5, and this cost")
     for row in TOY_COST:
         console.print("    " + " ".join(f"{cost:3.0f}" for cost in row))
@@ -40,25 +53,21 @@ def _toy(console: Console) -> None:
     show.line(console, "inactive", " and ".join(left))
 
 
-def _outliers(console: Console, folder: Path) -> None:
+def _moons(console: Console, draw: Draw) -> None:
     clouds = moons_with_outliers()
-    solution = solve(DistanceCost(clouds.x, clouds.z, reach=REACH))
+    with steps_bar():
+        solution = solve(DistanceCost(clouds.x, clouds.z, reach=REACH))
+        path = mass_path(solution.problem.cost)
     outlier = np.concatenate([clouds.source_outlier, clouds.target_outlier])
     active = np.concatenate([solution.active_source, solution.active_target])
     show.title(console, f"Two moons seen twice, {len(clouds.x)} points a side, 20 % of them outliers, reach {REACH}")
     show.line(console, "outliers", f"{_share(~active[outlier])} left alone")
     show.line(console, "inliers", f"{_share(active[~outlier])} matched")
     show.line(console, "mass", f"{solution.mass:.6f} (certified gap {solution.gap:.2g}); the inliers weigh 0.8")
-    _draw(console, plot.transport(solution), folder / "outliers.png")
-    path = mass_path(solution.problem.cost)
+    draw(plot.transport(solution).figure, "moons.png")
     adaptive, elbow = path.suggest()
     show.line(console, "mass path", f"of all masses up to {path.most_mass:g}, {adaptive:.3f} pays; elbow {elbow:.3f}")
-    _draw(console, plot.mass_path(path), folder / "path.png")
-
-
-def _draw(console: Console, ax: Any, picture: Path) -> None:
-    write_atomically("--output", picture, lambda file: ax.figure.savefig(file, format="png"))
-    show.line(console, "picture", str(picture))
+    draw(plot.mass_path(path).figure, "moons_path.png")
 
 
 def _names(letter: str, indices: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""Progress bars for long solves and benchmarks."""
+"""Progress bars for long solves, for work in steps, and for benchmarks."""
 
 from __future__ import annotations
 
@@ -46,6 +46,30 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
             done = min(now.fraction or 0.0, 0.999)  # a finished task would stop its clock
             for stage, task in tasks.items():
                 bar.update(task, visible=stage == now.stage, completed=done, state=state)
+
+        yield report
+
+
+@contextmanager
+def steps_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
+    """A bar for so many steps, or only a clock; call what it yields with the name of each step before it begins."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda step: None
+        return
+    from rich import progress
+
+    columns = (
+        progress.SpinnerColumn(),
+        progress.BarColumn(bar_width=24),
+        progress.TimeElapsedColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+    )
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("loading kernels, or compiling them for the first time", total=total, completed=-1)
+
+        def report(step: str) -> None:
+            bar.update(task, advance=1, description=step)
 
         yield report
 

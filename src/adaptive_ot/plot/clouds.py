@@ -1,4 +1,4 @@
-"""Pictures of solutions, with matplotlib (``pip install "adaptive-ot[plot]"``)."""
+"""Plans between points: lines and marks."""
 
 from __future__ import annotations
 
@@ -10,18 +10,13 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import PointCost
-from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.paths import MassPath
+from adaptive_ot.errors import InvalidInput
+from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, mass_of, new_axes
 from adaptive_ot.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Okabe & Ito's colour-blind safe palette; a grey that shows on white and on black stands in for its black.
-BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
-PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C"
-CLUSTER_COLOURS = (SKY, ORANGE, GREEN, VERMILLION, PURPLE, BLUE, YELLOW, GREY)
-SIDE_COLOURS = (SKY, VERMILLION)
 SIDES = (("source", "o"), ("target", "^"))
 
 # Beyond this many points the principal axes are fitted on an even selection of them.
@@ -67,7 +62,7 @@ def transport(
     """
     check.instance("solution", solution, Solution)
     points = _points(solution, source_points, target_points)
-    ax = _new_axes() if ax is None else ax
+    ax = new_axes() if ax is None else ax
     source, target = _in_the_plane(ax, *points)
     palette = _palette(solution, by_cluster)
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
@@ -78,51 +73,7 @@ def transport(
         ax.scatter(*where[carries].T, c=colour[carries].tolist(), edgecolors="none", **style)
         ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries].tolist(), **style)
     _draw_legend(ax, active, palette.legend)
-    ax.set_title(_title(solution))
-    return ax
-
-
-def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
-    """Draw what mass costs: the price of a unit over the mass moved so far, and the masses worth a look.
-
-    Parameters
-    ----------
-    path
-        What `adaptive_ot.mass_path` returned.
-    ax
-        Where to draw; by default on a new figure, which is ``ax.figure``.
-
-    Returns
-    -------
-    The axes. Everything below the line at price 0 pays: that is what adaptive transport moves.
-
-    Examples
-    --------
-    >>> import adaptive_ot as aot
-    >>> from adaptive_ot import plot
-    >>> ax = plot.mass_path(aot.mass_path([[-3.0, 1.0], [2.0, 4.0]]))
-    >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['price of mass', 'adaptive: mass 0.5', 'elbow: mass 0.5']
-    """
-    check.instance("path", path, MassPath)
-    ax = _new_axes() if ax is None else ax
-    ax.set_xlabel("mass moved")
-    ax.set_ylabel("price of a unit of mass (lambda)")
-    ax.set_title(f"{path.price.size} prices, mass 0 to {path.most_mass:.4g}")
-    if path.price.size == 0:
-        return ax
-    ax.stairs(path.price, path.mass, baseline=None, color=BLUE, linewidth=1.8, label="price of mass")
-    paying = path.mass_at(0.0)
-    if paying > 0:
-        pieces = path.price < 0
-        ax.stairs(path.price[pieces], path.mass[: pieces.sum() + 1], baseline=0.0, fill=True, color=SKY, alpha=0.3)
-    ax.axhline(0.0, color=GREY, linewidth=0.8)
-    for (name, mass), colour, style in zip(
-        path.suggest()._asdict().items(), (VERMILLION, GREEN), ("--", ":"), strict=True
-    ):
-        ax.axvline(mass, color=colour, linestyle=style, linewidth=1.5, label=f"{name}: mass {mass:.4g}")
-    ax.margins(x=0.02)
-    ax.legend(frameon=False)
+    ax.set_title(f"{mass_of(solution)}, value {solution.value:.4g}")
     return ax
 
 
@@ -138,20 +89,6 @@ def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray]:
         points.append(check.points(name, default if own is None else own, rows=count))
     check.same_columns(names[0], points[0], names[1], points[1])
     return points[0], points[1]
-
-
-def _new_axes() -> Axes:
-    """Axes on a figure that no window system and no pyplot knows of."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingDependency("matplotlib", "plot") from None
-    figure = Figure(figsize=(8, 6), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    ax = figure.add_subplot()
-    ax.spines[["top", "right"]].set_visible(False)
-    return ax
 
 
 def _in_the_plane(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -237,9 +174,3 @@ def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple
     ax.legend(
         handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=4, frameon=False, fontsize="small"
     )
-
-
-def _title(solution: Solution) -> str:
-    most = solution.problem.most_mass
-    limit = f" of at most {most:.4g}" if most < np.inf else ""
-    return f"mass {solution.mass:.4g}{limit}, value {solution.value:.4g}"

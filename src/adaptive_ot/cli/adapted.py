@@ -1,0 +1,152 @@
+"""What an adaptation found: its summary, and the files it is written to."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from rich.console import Console
+
+from adaptive_ot import plot
+from adaptive_ot._files import write_atomically
+from adaptive_ot.cli import show
+from adaptive_ot.feature_files import Features
+
+CLASSES_SHOWN = 12
+
+
+class Adapted(NamedTuple):
+    """A fitted estimator, its data, and the labels of the targets or where the sources were moved to."""
+
+    estimator: Any
+    source: Features
+    target: Features
+    labels: np.ndarray | None
+    moved: np.ndarray | None
+
+
+def suffixes(method: str) -> tuple[str, ...]:
+    """What a result can be written to."""
+    return (".npz",) if method == "mapping" else (".csv",)
+
+
+def report_files(method: str) -> tuple[str, ...]:
+    """What a report may hold."""
+    return "summary.json", "moved.npz" if method == "mapping" else "predictions.csv", "plan.png", "labels.png"
+
+
+def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
+    """What there is to say, as plain numbers and strings."""
+    estimator = done.estimator
+    classes: list[str] = [] if done.source.y is None else np.unique(done.source.y).astype(str).tolist()
+    active = int(estimator.active_source_.sum()), int(estimator.active_target_.sum())
+    found = {
+        "method": method,
+        "model": estimator.marginals.title,
+        "sources": len(done.source.x),
+        "targets": len(done.target.x),
+        "features": done.source.x.shape[1],
+        "classes": len(classes) or None,
+        "mass": estimator.transported_mass_,
+        "active_sources": active[0],
+        "active_targets": active[1],
+        "outlier_targets": len(done.target.x) - active[1],
+        "predicted": None,
+        "accuracy": None,
+        "targets_of_unknown_classes": None,
+        "seconds": seconds,
+        "output": None,
+        "report": None,
+    }
+    if done.labels is not None:
+        labels, counts = np.unique(_sortable(done.labels), return_counts=True)
+        found["predicted"] = {str(label): int(count) for label, count in zip(labels, counts, strict=True)}
+        predicted, truth = _text(done.labels), _text(done.target.y)
+        if truth is not None:
+            rejected = getattr(estimator, "reject_label", None)
+            called = [*classes, *([] if rejected is None else [rejected])]  # a target may rightly be rejected
+            found["accuracy"] = float(np.mean(predicted == truth))
+            found["targets_of_unknown_classes"] = int(np.count_nonzero(~np.isin(truth, called)))
+    return found
+
+
+def show_summary(console: Console, of: dict[str, Any]) -> None:
+    """Print a summary."""
+    classes = "" if of["classes"] is None else f", {show.count(of['classes'], 'class')}"
+    sizes = f"{show.count(of['sources'], 'source')} to {show.count(of['targets'], 'target')}"
+    show.title(console, f"{of['model']} of {sizes} ({of['method']})")
+    show.line(console, "data", f"{show.count(of['features'], 'feature')}{classes}")
+    show.line(console, "mass", f"{of['mass']:.6g} of 1")
+    show.line(
+        console,
+        "active",
+        f"{of['active_sources']} of {of['sources']} sources, {of['active_targets']} of {of['targets']} targets",
+    )
+    show.line(console, "outliers", f"{show.count(of['outlier_targets'], 'target')}: less than half of each is matched")
+    if of["predicted"] is not None:
+        most = sorted(of["predicted"].items(), key=lambda item: -item[1])
+        more = f" and {len(most) - CLASSES_SHOWN} more classes" if len(most) > CLASSES_SHOWN else ""
+        show.line(console, "predicted", ", ".join(f"{label}: {n}" for label, n in most[:CLASSES_SHOWN]) + more)
+    if of["accuracy"] is not None:
+        unknown = of["targets_of_unknown_classes"]
+        wrong = f"; {show.count(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
+        show.line(console, "accuracy", f"{of['accuracy']:.1%} of the target's labels, which were not used{wrong}")
+    show.line(console, "effort", f"{of['seconds']:.2f} s")
+    for path in filter(None, (of["output"], *(of["report"] or ()))):
+        show.line(console, "written", path)
+    if of["report"] and not any(path.endswith("plan.png") for path in of["report"]):
+        show.line(console, "pictures", "none: so many samples take several plans")
+
+
+def write_result(option: str, path: Path, done: Adapted) -> None:
+    """Labels and outlier scores of all targets as .csv, or moved sources as .npz that can be read as features again."""
+    if done.labels is not None:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["index", "label", "outlier_score"])
+        scores = done.estimator.target_outlier_score_
+        writer.writerows(
+            (index, label, f"{score:.6g}") for index, (label, score) in enumerate(zip(done.labels, scores, strict=True))
+        )
+        write_atomically(option, path, lambda file: file.write(text.getvalue().encode()))
+        return
+    arrays: dict[str, Any] = {"x": done.moved, "share": done.estimator.source_share_}
+    if done.source.y is not None:
+        arrays["y"] = done.source.y
+    write_atomically(option, path, lambda file: np.savez(file, **arrays))
+
+
+def write_report(folder: Path, done: Adapted, of: dict[str, Any], method: str) -> list[str]:
+    """Everything into a directory, the summary last; the names of the files."""
+    about, result, *pictures = (folder / name for name in report_files(method))
+    write_result("--report", result, done)
+    written = [result]
+    labels = done.source.y, done.labels if done.target.y is None else done.target.y
+    sides: list[Any] = [None if each is None else _sortable(each) for each in labels]
+    drawers = (plot.plan, plot.label_plan) if all(each is not None for each in sides) else (plot.plan,)
+    if done.estimator.solution_ is not None:
+        for picture, draw in zip(pictures, drawers, strict=False):
+            figure: Any = draw(done.estimator.solution_, *sides).figure
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about letters that the font does not have
+                write_atomically("--report", picture, lambda file, figure=figure: figure.savefig(file, format="png"))
+            written.append(picture)
+    names = [str(path) for path in (*written, about)]
+    text = json.dumps(of | {"report": names}, indent=2) + "\n"
+    write_atomically("--report", about, lambda file: file.write(text.encode()))
+    return names
+
+
+def _text(labels: np.ndarray | None) -> np.ndarray | None:
+    """Labels of two files can be compared as text, whatever they are."""
+    return None if labels is None else labels.astype(str)
+
+
+def _sortable(labels: np.ndarray) -> np.ndarray:
+    """Numbers stay numbers, unless one was rejected by a word."""
+    return labels.astype(str) if labels.dtype == object else labels

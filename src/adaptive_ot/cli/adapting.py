@@ -1,0 +1,143 @@
+"""``adaptive-ot adapt``: features of two domains in, labels for the second or moved features of the first out."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from rich.console import Console
+
+from adaptive_ot import Entropic, Exact, InvalidInput
+from adaptive_ot._files import make_directory
+from adaptive_ot._validation import LARGEST
+from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
+from adaptive_ot.adapt.matching import EPSILON
+from adaptive_ot.cli import adapted, files
+from adaptive_ot.cli.adapted import Adapted
+from adaptive_ot.cli.progress import steps_bar
+from adaptive_ot.cli.solving import Model
+from adaptive_ot.feature_files import Features, read_features
+
+OPTIONS = ("kappa", "beta", "epsilon", "mass", "tau")
+LARGEST_SEED = 2**32 - 1
+
+
+class Request(NamedTuple):
+    """What the user typed."""
+
+    source: Path
+    target: Path
+    method: Literal["joint", "labels", "mapping"]
+    kappa: float | None
+    beta: float | None
+    epsilon: float | None
+    exact: bool
+    model: Model
+    reject: str | None
+    output: Path | None
+    report: Path | None
+    seed: int
+    json: bool
+
+
+def run(request: Request) -> int:
+    """Check everything, adapt, print a summary, write the result and the report."""
+    inputs, output, report = (request.source, request.target), request.output, request.report
+    if output:
+        files.check_output(output, adapted.suffixes(request.method), inputs=inputs)
+    with _named():
+        estimator = _estimator(request)
+    source, target = _read(request)
+    if report:
+        make_directory("--report", report)
+        for name in adapted.report_files(request.method):
+            files.check_output(report / name, (Path(name).suffix,), inputs=inputs, option="--report")
+    started = time.perf_counter()
+    with steps_bar() as progress, _named():
+        progress(f"adapting {len(source.x)} sources and {len(target.x)} targets")
+        done = _adapted(estimator, request, source, target)
+    summary = adapted.summary(done, request.method, time.perf_counter() - started)
+    if output:
+        adapted.write_result("--output", output, done)
+        summary["output"] = str(output)
+    if report:
+        summary["report"] = adapted.write_report(report, done, summary, request.method)
+    if request.json:
+        print(json.dumps(summary, indent=2))
+    else:
+        adapted.show_summary(Console(), summary)
+    return 0
+
+
+def _estimator(request: Request) -> Any:
+    """The estimator for the method, after options that do not go together are refused."""
+    if request.exact and request.epsilon is not None:
+        raise InvalidInput("--exact", "does not go with --epsilon", request.epsilon, "Leave one of them away.")
+    if request.reject is not None and request.method != "labels":
+        raise InvalidInput("--reject", "goes with --method labels", f"--method {request.method}", "Leave it away.")
+    if not 0 <= request.seed <= LARGEST_SEED:
+        rule = f"must be a whole number from 0 to {LARGEST_SEED}"
+        raise InvalidInput("--seed", rule, request.seed, "Choose another.")
+    epsilon = None if request.exact else EPSILON if request.epsilon is None else request.epsilon
+    options: dict[str, Any] = {
+        "marginals": request.model.marginals(epsilon),
+        "solver": Exact() if epsilon is None else Entropic(epsilon),
+        "random_state": request.seed,
+    }
+    scales = {name: given for name in ("kappa", "beta") if (given := getattr(request, name)) is not None}
+    if request.method == "mapping":
+        for name, given in scales.items():
+            rule = "goes with --method joint or labels"
+            raise InvalidInput(f"--{name}", rule, f"{given:g} with mapping", "Leave it away.")
+        return TransportAdapter(**options)
+    if request.method == "labels":
+        return LabelTransportClassifier(**options, **scales, reject_label=request.reject)
+    return JointTransportClassifier(**options, **scales)
+
+
+def _read(request: Request) -> tuple[Features, Features]:
+    names = f"source file '{request.source}'", f"target file '{request.target}'"
+    needed: Literal["required", "optional"] = "optional" if request.method == "mapping" else "required"
+    source = read_features(request.source, needed, names[0])
+    target = read_features(request.target, "optional", names[1])
+    if request.source.samefile(request.target):
+        raise InvalidInput(names[1], "must be another file than the source", "the same", "Give the target's features.")
+    columns = source.x.shape[1], target.x.shape[1]
+    if columns[0] != columns[1]:
+        rule = f"must have as many features as the source ({columns[0]})"
+        raise InvalidInput(names[1], rule, columns[1], "Use the same features for both.")
+    for name, x in zip(names, (source.x, target.x), strict=True):
+        largest = min(LARGEST, 1e-4 * float(np.finfo(x.dtype).max) ** 0.5)  # squared differences are summed up
+        if np.abs(x).max() > largest:
+            raise InvalidInput(name, f"must hold numbers up to {largest:.0e}", np.abs(x).max(), "Rescale the features.")
+    if request.reject is not None and source.y is not None and request.reject in source.y.astype(str):
+        raise InvalidInput("--reject", "must not be a class of the source", repr(request.reject), "Choose another.")
+    return source, target
+
+
+def _adapted(estimator: Any, request: Request, source: Features, target: Features) -> Adapted:
+    """Fit; the labels of the target stay outside."""
+    x = np.concatenate([source.x, target.x])
+    domain = np.repeat([0, -1], [len(source.x), len(target.x)])
+    if request.method == "mapping":
+        moved = estimator.fit_transform(x, sample_domain=domain)[domain >= 0]
+        return Adapted(estimator, source, target, None, moved)
+    y: Any = source.y
+    hidden = np.concatenate([y, np.resize(y, len(target.x))])  # never looked at
+    estimator.fit(x, hidden, sample_domain=domain)
+    return Adapted(estimator, source, target, estimator.predict(target.x), None)
+
+
+@contextmanager
+def _named() -> Iterator[None]:
+    """Let complaints name options as the user typed them."""
+    try:
+        yield
+    except InvalidInput as error:
+        name = f"--{error.argument}" if error.argument in OPTIONS else error.argument
+        raise InvalidInput(name, error.rule, error.given, error.remedy) from None
