@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from threadpoolctl import threadpool_limits
 
 import adaptive_ot as aot
 from adaptive_ot import plot
@@ -31,13 +30,6 @@ class Data:
     both = np.concatenate([x, z])
     domain = np.repeat([0, -1], [60, 45])
     labels = np.concatenate([y, np.zeros(45, int)])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Matrices are small: where other work is going on, the threads of BLAS would mostly wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture

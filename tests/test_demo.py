@@ -8,20 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from threadpoolctl import threadpool_limits
 
 import adaptive_ot as aot
 from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.cli import digits_demo, main
 from adaptive_ot.cli.digits import MISSING, Digits, shifted_digits
 from adaptive_ot.cli.samples import moons_with_outliers
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread():
-    """Matrices are small: where other work is going on, the threads of BLAS would mostly wait for each other."""
-    with threadpool_limits(1):
-        yield
 
 
 def few(seed=0):
