@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
+
+from adaptive_ot import _validation as check
+from adaptive_ot.errors import InvalidInput
 
 # What data count against regularisation, where features have a typical squared distance of 1: as C in scikit-learn.
 STRENGTH = 10.0
@@ -54,6 +58,11 @@ class EstimatorHead:
     """Any scikit-learn classifier with sample weights and `predict_proba`: soft labels become weighted copies."""
 
     def __init__(self, estimator: Any, classes: int) -> None:
+        check_learner(estimator, "predict_proba")
+        accepted = signature(estimator.fit).parameters.values()
+        if not any(each.name == "sample_weight" or each.kind == Parameter.VAR_KEYWORD for each in accepted):
+            remedy = "Use LogisticRegression(), or another that does."
+            raise InvalidInput("estimator", "must accept sample_weight in fit", check.describe(estimator), remedy)
         self.estimator: Any = clone(estimator)
         self.classes = classes
 
@@ -67,3 +76,10 @@ class EstimatorHead:
         result = np.zeros((len(x), self.classes))
         result[:, self.estimator.classes_] = self.estimator.predict_proba(x)
         return result
+
+
+def check_learner(estimator: Any, method: str) -> None:
+    """`estimator` is an instance of something that can be cloned, fitted, and asked."""
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("get_params", "fit", method)):
+        remedy = f"Give an instance with fit and {method}."
+        raise InvalidInput("estimator", f"must be an estimator with {method}", check.describe(estimator), remedy)
