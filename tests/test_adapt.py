@@ -1,4 +1,4 @@
-"""Domain adaptation: scikit-learn's own checks, honesty, laws, answers known by construction, bad input, random attacks.
+"""Domain adaptation: scikit-learn's own checks, honesty, laws, known answers, bad input, random attacks.
 
 Warnings are errors here (see pyproject.toml), so a RuntimeWarning on the way fails a test as well.
 """
@@ -33,6 +33,7 @@ from adaptive_ot.adapt import (
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matcher
 
+
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
     """Where other programs run, threads that wait for each other make small products 20 times slower."""
@@ -66,6 +67,11 @@ each = pytest.mark.parametrize("model", EVERYTHING, ids=str)
 each_kind = pytest.mark.parametrize("model", ONE_OF_EACH, ids=str)
 
 
+def fresh(model: Any) -> Any:
+    """A copy that is not fitted, of any type to the type checker."""
+    return clone(model)
+
+
 class Data(NamedTuple):
     X: np.ndarray
     y: np.ndarray
@@ -88,12 +94,12 @@ def clusters(seed: int = 0, samples: int = 24, features: int = 3, classes: int =
 
 
 def fitted(model: Any, X: Any, y: Any, domain: Any) -> Any:
-    return clone(model).fit(X, y, sample_domain=domain)
+    return fresh(model).fit(X, y, sample_domain=domain)
 
 
-def answers(model: Any, X: Any, y: Any, domain: Any, at: Any = None) -> dict[str, np.ndarray]:
+def answers(unfitted: Any, X: Any, y: Any, domain: Any, at: Any = None) -> dict[str, np.ndarray]:
     """All that a fitted model says, about the samples `at` (those it is fitted on unless told)."""
-    model = fitted(model, X, y, domain)
+    model = fitted(unfitted, X, y, domain)
     at = X if at is None else at
     result = {
         "mass": np.asarray(model.transported_mass_),
@@ -103,7 +109,7 @@ def answers(model: Any, X: Any, y: Any, domain: Any, at: Any = None) -> dict[str
         "active_target": model.active_target_,
         "outlier": model.target_outlier_score_,
     }
-    if isinstance(model, TransportAdapter):
+    if hasattr(model, "transform"):
         result["weight"] = model.sample_weight_
         result["moved"] = model.transform(at, sample_domain=np.zeros(len(at), dtype=int))
     else:
@@ -128,7 +134,7 @@ def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray], tol
 
 @pytest.mark.parametrize("model", [*EVERYTHING, TransportAdapter(unmatched="weight")], ids=str)
 def test_it_is_a_scikit_learn_estimator(model):
-    check_estimator(clone(model), on_skip=None)
+    check_estimator(fresh(model), on_skip=None)
 
 
 # Honesty: labels of targets are not read
@@ -244,7 +250,7 @@ def test_permuting_samples_permutes_the_answers(model):
 def test_scale_does_not_matter(model, scale):
     data = clusters()
     if isinstance(model, LabelTransportRegressor):
-        model = clone(model).set_params(estimator=LinearRegression())  # Ridge() has a scale of its own
+        model = fresh(model).set_params(estimator=LinearRegression())  # Ridge() has a scale of its own
     expected, scaled = answers(model, *data), answers(model, scale * data.X, data.y, data.domain)
     if "moved" in scaled:
         scaled["moved"] = scaled["moved"] / scale
@@ -268,12 +274,14 @@ def test_float32(model, scale):
     """Squares of 1e30 are infinite in float32, and those of 1e-30 are zero."""
     data = clusters()
     if isinstance(model, LabelTransportRegressor):
-        model = clone(model).set_params(estimator=LinearRegression())
+        model = fresh(model).set_params(estimator=LinearRegression())
     expected = answers(model, *data)
     single = answers(model, (scale * data.X).astype(np.float32), data.y, data.domain)
     if "moved" in single:
         single["moved"] = single["moved"].astype(np.float64) / scale
     assert_same(expected, single, tolerance=1e-3)
+    if "probability" in single:
+        np.testing.assert_allclose(single["probability"].sum(axis=1), 1.0, rtol=1e-12)
 
 
 @pytest.mark.parametrize("model", CLASSIFIERS, ids=str)
@@ -318,7 +326,7 @@ def test_boolean_labels():
 def test_pickles_and_parameters(model):
     data = clusters()
     first = fitted(model, *data)
-    again = pickle.loads(pickle.dumps(first))  # noqa: S301
+    again = pickle.loads(pickle.dumps(first))
     for method in ("predict", "predict_proba"):
         if hasattr(first, method):
             np.testing.assert_array_equal(getattr(first, method)(data.X), getattr(again, method)(data.X))
@@ -512,9 +520,10 @@ def test_plans_are_those_of_the_joint_cost(solver, marginals):
     rng = np.random.default_rng(9)
     x, z, q = rng.normal(size=(25, 4)), rng.normal(size=(30, 4)) + 0.5, rng.dirichlet(np.ones(3), size=30)
     p = np.eye(3)[np.arange(25) % 3]
-    seed = np.random.RandomState(0)  # noqa: NPY002
+    seed = np.random.RandomState(0)
     matcher = Matcher(x, z, np.arange(25) % 3, marginals=marginals, solver=solver, batch_size=100, seed=seed)
     matching = matcher.by_class(p, q, 0.7, 1.3)
+    assert matching.solution is not None
     expected = aot.solve(aot.JointCost(x, z, p, q, kappa=0.7, beta=1.3), marginals=marginals, solver=solver)
     plan = expected.plan.toarray() if hasattr(expected.plan, "toarray") else expected.plan
     assert matching.solution.value == pytest.approx(expected.value, abs=1e-9)
@@ -540,7 +549,7 @@ def test_sources_move_where_the_plan_sends_them(solver):
 def test_sources_that_are_not_sent_move_along():
     """The last source is far from all targets: it moves by the mean of what the others do."""
     X = np.array([[0.0], [1.0], [2.0], [3.0], [500.0], [1.0], [2.0], [3.0], [4.0]])
-    adapter = TransportAdapter(solver=aot.Exact())
+    adapter: Any = TransportAdapter(solver=aot.Exact())
     moved = adapter.fit_transform(X, sample_domain=np.repeat([0, -1], [5, 4]))[:5, 0]
     assert adapter.source_share_[4] == 0
     plan = adapter.solution_.plan
@@ -564,7 +573,7 @@ def test_batches(model, size):
     data = clusters(samples=36)
     whole = answers(model, *data, at=data.X[~data.source])
     for marginals in (aot.AtMost(), aot.Equal(), aot.FixedMass(0.5)):
-        batched = fitted(clone(model).set_params(batch_size=size, marginals=marginals), *data)
+        batched = fitted(fresh(model).set_params(batch_size=size, marginals=marginals), *data)
         for share in (batched.source_share_, batched.target_share_):
             assert share.min() >= 0
             assert share.max() <= 1 + 1e-6
@@ -582,8 +591,8 @@ def test_batches_are_drawn_by_the_seed():
     one, same, other = (answers(JointTransportClassifier(batch_size=10, random_state=k), *data) for k in (1, 1, 2))
     assert_same(one, same)
     assert (one["source_share"] != other["source_share"]).any()
-    single = (answers(JointTransportClassifier(random_state=k), *data) for k in (1, 2))
-    assert_same(*single)
+    first, second = (answers(JointTransportClassifier(random_state=k), *data) for k in (1, 2))
+    assert_same(first, second)
 
 
 def test_domains_of_different_sizes():
@@ -633,7 +642,7 @@ def test_degenerate_input(model):
 @each_kind
 def test_no_domains_no_adaptation(model):
     data = clusters()
-    model = clone(model).fit(data.X, data.y)
+    model = fresh(model).fit(data.X, data.y)
     assert model.transported_mass_ == 0
     assert model.target_share_.shape == (0,)
     if isinstance(model, TransportAdapter):
@@ -663,7 +672,7 @@ def test_series_of_labels():
     pandas = pytest.importorskip("pandas")
     data = clusters()
     expected = answers(JointTransportClassifier(), *data)
-    missing = pandas.Series(np.where(data.source, data.y, None))
+    missing = pandas.Series(masked(data.y, data.source)["None"])
     for y in (missing, missing.astype("Int64"), pandas.Series(pandas.Categorical(data.y)), missing.astype(float)):
         assert_same(expected, answers(JointTransportClassifier(), data.X, y, data.domain))
     text = pandas.Series(np.array(["a", "b", "c"])[data.y])
@@ -676,7 +685,7 @@ def test_series_of_labels():
 
 
 def changed(array: np.ndarray, value: Any, where: int = 3) -> np.ndarray:
-    array = array.astype(np.result_type(array, type(value))) if not isinstance(value, str) else array.astype(object)
+    array = array.astype(np.float64 if isinstance(value, float) else object)
     array[where] = value
     return array
 
@@ -704,9 +713,9 @@ def refusals() -> dict[str, tuple[dict[str, Any], str]]:
         "NaN among labels": ({"y": changed(y, np.nan, first)}, "Input y contains NaN"),
         "infinity among labels": ({"y": changed(y, np.inf, first)}, "Input y contains infinity"),
         "complex labels": ({"y": y + 1j}, "Complex data"),
-        "None among labels": ({"y": np.where(np.arange(48) == first, None, y)}, "y must|y contains NaN"),
+        "None among labels": ({"y": changed(y.astype(object), None, first)}, "y must|y contains NaN"),
         "text among numbers": ({"y": changed(y, "a", first)}, "y must"),
-        "None among text": ({"y": np.where(np.arange(48) == first, None, "a")}, "y must"),
+        "None among text": ({"y": changed(np.full(48, "a", dtype=object), None, first)}, "y must"),
         "NaN in X": ({"X": changed(X, np.nan)}, "Input X contains NaN"),
         "infinity in X": ({"X": changed(X, np.inf)}, "Input X contains infinity"),
         "X too large": ({"X": 1e200 * X}, "X must hold numbers up to"),
@@ -727,10 +736,10 @@ def test_bad_input_is_refused(model, name):
     change, message = refusals()[name]
     good = dict(zip(("X", "y", "sample_domain"), clusters(), strict=True))
     if isinstance(model, TransportAdapter) and set(change) == {"y"}:
-        clone(model).fit(**(good | change))  # labels are not used
+        fresh(model).fit(**(good | change))  # labels are not used
         return
     with pytest.raises(ValueError, match=message):
-        clone(model).fit(**(good | change))
+        fresh(model).fit(**(good | change))
 
 
 @pytest.mark.parametrize(
@@ -777,7 +786,7 @@ def test_bad_labels_for_numbers():
     with pytest.raises(aot.InvalidInput, match="y must hold numbers"):
         fitted(LabelTransportRegressor(), data.X, np.array(["a", "b", "c"])[data.y], data.domain)
     with pytest.raises(aot.InvalidInput, match="reject_label must be a number"):
-        fitted(LabelTransportRegressor(reject_label="unknown"), *data)
+        fitted(LabelTransportRegressor().set_params(reject_label="unknown"), *data)
     with pytest.raises(ValueError, match="continuous"):
         fitted(JointTransportClassifier(), data.X, data.y + 0.5, data.domain)
 
@@ -786,7 +795,7 @@ def test_bad_labels_for_numbers():
 def test_bad_samples_after_the_fit(model):
     data = clusters()
     with pytest.raises(ValueError, match="not fitted"):
-        (clone(model).transform if hasattr(model, "transform") else clone(model).predict)(data.X)
+        (fresh(model).transform if hasattr(model, "transform") else fresh(model).predict)(data.X)
     model = fitted(model, *data)
     ask = model.transform if hasattr(model, "transform") else model.predict
     for X, message in [
@@ -820,7 +829,7 @@ def test_bad_round_trips():
 
 @st.composite
 def attacks(draw):
-    model = clone(draw(st.sampled_from(ONE_OF_EACH)))
+    model = fresh(draw(st.sampled_from(ONE_OF_EACH)))
     if isinstance(model, LabelTransportRegressor):
         model.set_params(estimator=LinearRegression())  # Ridge() warns where features are large
     marginals = st.sampled_from(
@@ -846,8 +855,7 @@ def test_whatever_the_data(attack):
     model, X, y, domain = attack
     try:
         said = answers(model, X, y, domain)
-    except aot.AdaptiveOTError as refusal:
-        assert str(refusal)
+    except aot.AdaptiveOTError:
         return
     for name, value in said.items():
         assert np.isfinite(value.astype(np.float64)).all(), name

@@ -150,8 +150,8 @@ class Matcher:
                 cost = cost - cost.min()  # where moving pays, unbalanced transport would create mass
             solution = solve(cost, marginals=self.marginals, solver=self.solver)
             plan = solution.plan
-            source_share[batch.sources] = plan.sum(axis=1) * len(batch.sources)
-            target_share[batch.targets] = plan.sum(axis=0) * len(batch.targets)
+            source_share[batch.sources] = plan.sum(axis=1, dtype=np.float64) * len(batch.sources)
+            target_share[batch.targets] = plan.sum(axis=0, dtype=np.float64) * len(batch.targets)
             moved[batch.sources] = (plan @ self.z[batch.targets]) * len(batch.sources)
             labels[batch.targets] = (plan.T @ y[batch.sources]) * len(batch.targets)
         mass = float(source_share.mean())
