@@ -604,6 +604,8 @@ def test_domains_of_different_sizes():
             model = fitted(JointTransportClassifier(batch_size=size), *(part[keep] for part in data))
             assert (len(model.source_share_), len(model.target_share_)) == expected
             assert model.transported_mass_ == pytest.approx(model.source_share_.mean())
+            model = fitted(model.set_params(marginals=aot.Equal()), *(part[keep] for part in data))
+            np.testing.assert_allclose(model.source_share_, 1.0, atol=1e-6)  # nobody is in a batch without targets
 
 
 @pytest.mark.parametrize("model", [*CLASSIFIERS[:3], LabelTransportClassifier()], ids=str)
