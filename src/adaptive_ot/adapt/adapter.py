@@ -7,10 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import TransformerMixin
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from adaptive_ot import _validation as check
-from adaptive_ot.adapt.domains import FEATURES, DomainEstimator, source_mask
+from adaptive_ot.adapt.domains import DomainEstimator, source_mask
 from adaptive_ot.adapt.matching import TAKES_PART, nothing_matched
 from adaptive_ot.marginals import Marginals
 from adaptive_ot.solvers.entropic import Entropic
@@ -32,7 +32,8 @@ class TransportAdapter(TransformerMixin, DomainEstimator):
     unmatched
         What sources that are hardly sent count in `sample_weight_`: ``"keep"``, as much as others; ``"drop"``, nothing;
         ``"weight"``, their transported share. With the last two, `fit_transform` returns features and
-        ``{"sample_weight": weights}``, as adapters of SKADA do, for the next step of its pipelines.
+        ``{"sample_weight": weights}``, as adapters of SKADA do, wherever `sample_domain` is given; the next step of a
+        SKADA pipeline must ask for it, as in ``LogisticRegression().set_fit_request(sample_weight=True)``.
     batch_size, random_state
         The most samples of a domain that are matched at once, and who is matched with whom if there are more.
 
@@ -91,7 +92,8 @@ class TransportAdapter(TransformerMixin, DomainEstimator):
         elif self.unmatched == "weight":
             self.sample_weight_[source] = np.minimum(1.0, matching.source_share)
         self._displacement = matching.moved - x
-        self._nearest = NearestNeighbors(n_neighbors=1).fit(x)
+        self._origin = x.mean(axis=0)  # fewer digits cancel
+        self._nearest = NearestNeighbors(n_neighbors=1).fit(x - self._origin)
         return self
 
     def transform(self, X: Any, *, sample_domain: Any = None, allow_source: bool = True) -> np.ndarray:
@@ -100,17 +102,21 @@ class TransportAdapter(TransformerMixin, DomainEstimator):
         `allow_source` is for pipelines, and ignored.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=FEATURES, reset=False)
+        X = self._features(X, reset=False)
         if sample_domain is None:
             return X
         source = source_mask(sample_domain, len(X), both=False)
         result = X.copy()
         if source.any():
-            nearest = self._nearest.kneighbors(X[source], return_distance=False)[:, 0]
+            nearest = self._nearest.kneighbors(X[source] - self._origin, return_distance=False)[:, 0]
             result[source] += self._displacement[nearest]
         return result
 
     def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None, **_: Any) -> Any:
         """Fit and move the fitted samples; together with weights, unless unmatched samples are kept."""
-        moved = self.fit(X, y, sample_domain=sample_domain).transform(X, sample_domain=sample_domain)
+        self.fit(X, y, sample_domain=sample_domain)
+        if sample_domain is None:
+            return self.transform(X)
+        moved = self._features(X, reset=False).copy()
+        moved[source_mask(sample_domain, len(moved))] += self._displacement  # twins may go different ways
         return moved if self.unmatched == "keep" else (moved, {"sample_weight": self.sample_weight_})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -18,6 +19,9 @@ from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
 
 FEATURES = (np.float64, np.float32)
+
+# Squares of float32 features have all their digits, and a sum, if the largest of them lies in between.
+SINGLE = 1e-12, 1e15
 
 
 class Domains(NamedTuple):
@@ -55,7 +59,12 @@ class DomainEstimator(BaseEstimator):
             check.instance("solver", self.solver, Exact, Entropic)
         if labels is not None and y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
-        X = validate_data(self, X, dtype=FEATURES, ensure_min_samples=1 if labels is None else 2)
+        X = self._features(X, ensure_min_samples=1 if labels is None else 2)
+        largest = float(np.abs(X).max())
+        if 0 < largest < check.SMALLEST:
+            raise InvalidInput("X", f"must reach {check.SMALLEST:g}, or be zero", largest, "Scale the features up.")
+        if X.dtype == np.float32 and not SINGLE[0] < largest < SINGLE[1]:
+            X = X.astype(np.float64)
         source = source_mask(sample_domain, len(X))
         if labels is None:
             return Domains(source, X[source], None, X[~source])
@@ -65,13 +74,22 @@ class DomainEstimator(BaseEstimator):
             raise InvalidInput(
                 "y", f"must have one label a sample ({len(X)})", len(y), "Targets need one, of any kind."
             )
-        y = y[source]
-        if labels:
-            check_classification_targets(y)
-        else:
-            y = y.astype(np.float64)
+        y = plain(y[source])
+        if not labels:
+            y = _numbers(y)
         assert_all_finite(y, input_name="y")
+        if labels:
+            _check_order(y)
+            check_classification_targets(y)
         return Domains(source, X[source], y, X[~source])
+
+    def _features(self, X: Any, **rules: Any) -> Any:
+        """Finite features whose squares are finite, too."""
+        X = validate_data(self, X, dtype=FEATURES, **rules)
+        if not float(max(X.max(), -X.min())) <= check.LARGEST:
+            rule = f"must hold numbers up to {check.LARGEST:g}"
+            raise InvalidInput("X", rule, np.abs(X).max(), "Scale the features down.")
+        return X
 
     def _matcher(self, x: np.ndarray, z: np.ndarray, strata: np.ndarray) -> Matcher:
         seed = check_random_state(self.random_state)
@@ -93,7 +111,11 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
     """Which samples are sources: all, if nothing is said about domains; `both` must be there, if one is asked for."""
     if sample_domain is None:
         return np.ones(samples, dtype=bool)
-    domain = np.asarray(sample_domain)
+    try:
+        domain = np.asarray(sample_domain)
+    except ValueError as error:
+        remedy = "Use >= 0 for sources, < 0 for targets."
+        raise InvalidInput("sample_domain", "must be a list of numbers", error, remedy) from None
     if domain.shape != (samples,):
         rule = f"must have one number a sample ({samples})"
         raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", "Use >= 0 for sources, < 0 for targets.")
@@ -109,3 +131,24 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
             remedy = "Give samples of both domains, or no sample_domain to fit without adaptation."
             raise InvalidInput("sample_domain", rule, f"{samples} samples of the other domain", remedy)
     return source
+
+
+def plain(y: np.ndarray) -> np.ndarray:
+    """Labels of the type they have: numbers that stood beside None or text came as objects."""
+    if y.dtype == object and all(isinstance(label, Real | np.bool_) for label in y):
+        return np.array(y.tolist())
+    return y
+
+
+def _check_order(y: np.ndarray) -> None:
+    try:
+        np.unique(y)
+    except TypeError as error:
+        raise InvalidInput("y", "must hold labels of one type for sources", error, "Label all of them.") from None
+
+
+def _numbers(y: np.ndarray) -> np.ndarray:
+    try:
+        return y.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("y", "must hold numbers for sources", error, "Convert them, or use a classifier.") from None

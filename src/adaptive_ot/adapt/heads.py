@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
+
+from adaptive_ot import _validation as check
+from adaptive_ot.errors import InvalidInput
 
 # What data count against regularisation, where features have a typical squared distance of 1: as C in scikit-learn.
 STRENGTH = 10.0
@@ -58,12 +62,17 @@ class EstimatorHead:
     """Any scikit-learn classifier with sample weights and `predict_proba`: soft labels become weighted copies."""
 
     def __init__(self, estimator: Any, classes: int) -> None:
+        check_learner(estimator, "predict_proba")
+        accepted = signature(estimator.fit).parameters.values()
+        if not any(each.name == "sample_weight" or each.kind == Parameter.VAR_KEYWORD for each in accepted):
+            remedy = "Use LogisticRegression(), or another that does."
+            raise InvalidInput("estimator", "must accept sample_weight in fit", check.describe(estimator), remedy)
         self.estimator: Any = clone(estimator)
         self.classes = classes
 
     def fit(self, x: np.ndarray, shares: np.ndarray, weights: np.ndarray) -> None:
         """Fit on one copy of a sample for every class that it may belong to."""
-        rows, labels = np.nonzero(shares * weights[:, None] > SMALLEST_SHARE)
+        rows, labels = np.nonzero((shares > SMALLEST_SHARE) & (weights[:, None] > 0))
         self.estimator.fit(x[rows], labels, sample_weight=shares[rows, labels] * weights[rows])
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
@@ -71,3 +80,10 @@ class EstimatorHead:
         result = np.zeros((len(x), self.classes))
         result[:, self.estimator.classes_] = self.estimator.predict_proba(x)
         return result
+
+
+def check_learner(estimator: Any, method: str) -> None:
+    """`estimator` is an instance of something that can be cloned, fitted, and asked."""
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("get_params", "fit", method)):
+        remedy = f"Give an instance with fit and {method}."
+        raise InvalidInput("estimator", f"must be an estimator with {method}", check.describe(estimator), remedy)

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d
 
 from adaptive_ot import _validation as check
-from adaptive_ot.adapt.domains import FEATURES, DomainEstimator
+from adaptive_ot.adapt.domains import DomainEstimator
 from adaptive_ot.adapt.frame import Frame
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matching, nothing_matched
@@ -71,14 +71,18 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None, allow_source: bool = False
     ) -> float:
         """Mean accuracy on the given samples; the last two arguments are for pipelines, and ignored."""
-        return super().score(X, y, sample_weight)
+        check_consistent_length(X, y, sample_weight)
+        right = self.predict(X).astype(object) == column_or_1d(y).astype(object)  # `reject_label` is of any type
+        return float(np.average(right.astype(np.float64), weights=sample_weight))
 
     def _checked(self, X: Any) -> Any:
         check_is_fitted(self)
-        return validate_data(self, X, dtype=FEATURES, reset=False)
+        return self._features(X, reset=False)
 
     def _new_head(self, classes: int) -> LinearHead | EstimatorHead:
-        return LinearHead() if self.estimator is None else EstimatorHead(self.estimator, classes)
+        if self.estimator is None or classes == 1:  # many classifiers refuse a single class
+            return LinearHead()
+        return EstimatorHead(self.estimator, classes)
 
 
 class JointTransportClassifier(JointMatching):

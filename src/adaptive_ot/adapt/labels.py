@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin, clone
 from sklearn.linear_model import Ridge
 from sklearn.neighbors import NearestNeighbors
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from adaptive_ot.adapt.domains import FEATURES, DomainEstimator
+from adaptive_ot import _validation as check
+from adaptive_ot.adapt.domains import DomainEstimator, plain
+from adaptive_ot.adapt.frame import Frame
+from adaptive_ot.adapt.heads import check_learner
 from adaptive_ot.adapt.joint import JointMatching
 from adaptive_ot.adapt.matching import TAKES_PART, Matching, nothing_matched
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import Marginals
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
@@ -22,12 +27,13 @@ class Received:
     """What reached the fitted targets; a sample that was not fitted is taken for the nearest that was."""
 
     def __init__(self, targets: np.ndarray, matching: Matching) -> None:
-        self.nearest = NearestNeighbors(n_neighbors=1).fit(targets)
+        self.origin = targets.mean(axis=0)  # fewer digits cancel
+        self.nearest = NearestNeighbors(n_neighbors=1).fit(targets - self.origin)
         self.labels, self.matched = matching.labels, matching.target_share > TAKES_PART
 
     def look_up(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The label of every sample, and whether it received one."""
-        index = self.nearest.kneighbors(x, return_distance=False)[:, 0]
+        index = self.nearest.kneighbors(x - self.origin, return_distance=False)[:, 0]
         return self.labels[index], self.matched[index]
 
 
@@ -103,7 +109,7 @@ class LabelTransportClassifier(JointMatching):
             return labels
         labels = labels.astype(object)
         labels[~matched] = self.reject_label
-        return labels
+        return plain(labels)
 
     def _shares(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         probabilities = self._head.probabilities(self._frame.coordinates(x))
@@ -156,25 +162,35 @@ class LabelTransportRegressor(RegressorMixin, DomainEstimator):
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> LabelTransportRegressor:
         """Fit on sources (domain >= 0) with numbers and targets (< 0), whose numbers are ignored."""
+        estimator = Ridge() if self.estimator is None else self.estimator
+        check_learner(estimator, "predict")
+        if self.reject_label is not None and not isinstance(self.reject_label, Real):
+            remedy = "Choose a number, or NaN."
+            raise InvalidInput("reject_label", "must be a number", check.describe(self.reject_label), remedy)
         _, x, y, z = self._domains(X, y, sample_domain, labels=False)
-        matching = self._matcher(x, z, np.zeros(len(x))).by_distance(y, 1.0) if len(z) else nothing_matched(x, 1)
+        self._frame = Frame(np.concatenate([x, z]))
+        x = self._frame.coordinates(x)
+        if len(z):
+            matcher = self._matcher(x, self._frame.coordinates(z), np.zeros(len(x)))
+            matching, typical = matcher.by_distance(y, 1.0), matcher.typical
+        else:
+            matching, typical = nothing_matched(x, 1), float(2 * x.var(axis=0).sum())
+        self._frame.set_unit(typical)
         self._keep(matching)
         self._received = Received(z, matching) if len(z) else None
-        self.estimator_: Any = clone(Ridge() if self.estimator is None else self.estimator)
-        self.estimator_.fit(matching.moved, y)
+        self.estimator_: Any = clone(estimator)
+        self.estimator_.fit(matching.moved / self._frame.unit, y)
         return self
 
     def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Numbers for samples of the target domain; the other arguments are for pipelines, and ignored."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=FEATURES, reset=False)
-        fallback = (
-            self.estimator_.predict(X) if self.reject_label is None else np.full(len(X), float(self.reject_label))
-        )
+        X = self._features(X, reset=False)
+        fitted = self.estimator_.predict(self._frame.coordinates(X))
         if self._received is None:
-            return self.estimator_.predict(X)
+            return fitted
         labels, matched = self._received.look_up(X)
-        return np.where(matched, labels[:, 0], fallback)
+        return np.where(matched, labels[:, 0], fitted if self.reject_label is None else float(self.reject_label))
 
     def score(
         self, X: Any, y: Any, sample_weight: Any = None, *, sample_domain: Any = None, allow_source: bool = False

@@ -86,7 +86,7 @@ class Matcher:
         batch_size: int,
         seed: np.random.RandomState,
     ) -> None:
-        self.x, self.z = x, z
+        self.x, self.z, self.centre = x, z, z.mean(axis=0)
         self.marginals = AtMost() if marginals is None else marginals
         if solver is None:
             solver = Exact() if isinstance(self.marginals, ChiSquareBall) else Entropic(EPSILON)
@@ -97,7 +97,7 @@ class Matcher:
         sources = sources[np.argsort(strata[sources], kind="stable")]  # dealt out like cards, class by class
         self.batches = [self._batch(np.sort(sources[k::count]), np.sort(targets[k::count])) for k in range(count)]
         sample = np.concatenate([_sample(batch.distances, PAIRS_FOR_MEDIAN // count) for batch in self.batches])
-        self.typical = float(np.median(sample)) or 1.0
+        self.typical = self._typical(sample)
         for batch in self.batches:
             np.divide(batch.distances, self.typical, out=batch.distances)
         self.spread = float(np.std(sample / self.typical)) or 1.0
@@ -121,9 +121,18 @@ class Matcher:
 
         return self._match(p, cost)
 
+    def _typical(self, sample: np.ndarray) -> float:
+        """The median distance, or the mean where most pairs coincide, up to the digits that cancelled."""
+        lengths = (np.einsum("ij,ij->i", side, side) for side in (self.x - self.centre, self.z - self.centre))
+        noise = 4 * np.finfo(self.x.dtype).eps * sum(float(np.median(length)) for length in lengths)
+        for typical in (float(np.median(sample)), float(np.mean(sample))):
+            if typical > noise:
+                return typical
+        return 1.0
+
     def _batch(self, sources: np.ndarray, targets: np.ndarray) -> Batch:
         x, z = self.x[sources], self.z[targets]
-        x, z = x - z.mean(axis=0), z - z.mean(axis=0)  # fewer digits cancel
+        x, z = x - self.centre, z - self.centre  # fewer digits cancel
         distances = -2.0 * (x @ z.T)
         distances += np.einsum("ij,ij->i", x, x)[:, None]
         distances += np.einsum("ij,ij->i", z, z)
@@ -141,8 +150,8 @@ class Matcher:
                 cost = cost - cost.min()  # where moving pays, unbalanced transport would create mass
             solution = solve(cost, marginals=self.marginals, solver=self.solver)
             plan = solution.plan
-            source_share[batch.sources] = plan.sum(axis=1) * len(batch.sources)
-            target_share[batch.targets] = plan.sum(axis=0) * len(batch.targets)
+            source_share[batch.sources] = plan.sum(axis=1, dtype=np.float64) * len(batch.sources)
+            target_share[batch.targets] = plan.sum(axis=0, dtype=np.float64) * len(batch.targets)
             moved[batch.sources] = (plan @ self.z[batch.targets]) * len(batch.sources)
             labels[batch.targets] = (plan.T @ y[batch.sources]) * len(batch.targets)
         mass = float(source_share.mean())

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils import _safe_indexing
 from sklearn.utils.metadata_routing import MetadataRequest
 
-from adaptive_ot.adapt.domains import source_mask
+from adaptive_ot.adapt.domains import plain, source_mask
 from adaptive_ot.errors import InvalidInput
 
 
-class RoundTripScore:
+class RoundTripScore(BaseEstimator):
     """There and back again: adapt from the target, with the labels that were predicted for it, to the source.
 
     The score of the way back is the score on the true labels of the sources (reverse validation). Wrong labels of
@@ -33,30 +34,33 @@ class RoundTripScore:
     1.0
     """
 
+    def get_metadata_routing(self) -> MetadataRequest:
+        """What searches hand on to it; a class attribute is not enough where there is no method `score`."""
+        request = MetadataRequest(owner=type(self).__name__)
+        request.score.add_request(param="sample_domain", alias=True)
+        return request
+
     def __call__(self, estimator: Any, X: Any, y: Any, *, sample_domain: Any = None) -> float:
         """The score of the way back, of a fitted estimator and samples of both domains."""
         if sample_domain is None:
             remedy = "Pass it, or in a search: sklearn.set_config(enable_metadata_routing=True)."
             raise InvalidInput("sample_domain", "is needed to tell sources from targets", None, remedy)
-        X, y = np.asarray(X), np.asarray(y)
+        y = np.asarray(y)
         source = source_mask(sample_domain, len(X))
-        there = estimator.predict(X[~source])
-        labelled = np.isin(there, estimator.classes_) if hasattr(estimator, "classes_") else np.isfinite(there)
+        if y.shape != source.shape:
+            raise InvalidInput("y", f"must have one label a sample ({len(source)})", f"shape {y.shape}", "Give them.")
+        sources, targets = np.flatnonzero(source), np.flatnonzero(~source)
+        there = estimator.predict(_safe_indexing(X, targets))
+        classes = getattr(estimator, "classes_", None)
+        labelled = np.isfinite(there) if classes is None else np.isin(there, classes)
         if not labelled.any():
             return 0.0
-        way_back = np.concatenate([X[~source][labelled], X[source]])
-        guessed = there[labelled].astype(y.dtype)
-        unknown = np.resize(guessed, source.sum())  # ignored, as labels of targets are
-        domain = np.repeat([0, -1], [labelled.sum(), source.sum()])
+        way_back = _safe_indexing(X, np.concatenate([targets[labelled], sources]))
+        guessed = there[labelled] if classes is None else there[labelled].astype(classes.dtype)
+        unknown = np.resize(guessed, len(sources))  # ignored, as labels of targets are
+        domain = np.repeat([0, -1], [labelled.sum(), len(sources)])
         back: Any = clone(estimator)
+        if classes is None and "reject_label" in back.get_params():
+            back.set_params(reject_label=None)  # a rejected number has no error
         back.fit(way_back, np.concatenate([guessed, unknown]), sample_domain=domain)
-        return float(back.score(X[source], y[source]))
-
-    def get_metadata_routing(self) -> MetadataRequest:
-        """A search hands `sample_domain` on to those who ask for it."""
-        requests: Any = MetadataRequest(owner=type(self).__name__)
-        requests.score.add_request(param="sample_domain", alias=True)
-        return requests
-
-    def __repr__(self) -> str:
-        return "RoundTripScore()"
+        return float(back.score(_safe_indexing(X, sources), plain(y[source])))
