@@ -916,3 +916,36 @@ def test_whatever_the_data(attack):
     if "probability" in said:
         np.testing.assert_allclose(said["probability"].sum(axis=1), 1.0)
         assert (said["probability"] >= 0).all()
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e3, 1e7])
+def test_numbers_for_unmatched_targets_do_not_depend_on_units(scale):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 2))
+    X = np.concatenate([x, rng.normal(size=(30, 2)), rng.normal(size=(10, 2)) + 50])
+    y, domain = np.resize(x[:, 0], 80), np.repeat([0, -1], 40)
+    far = X[-2:]
+    expected = fitted(LabelTransportRegressor(), X, y, domain).predict(far)
+    found = fitted(LabelTransportRegressor(), scale * X, y, domain).predict(scale * far)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_a_few_sources_do_not_outvote_many_targets():
+    """Weights of targets are small where sources are few; their rows still count."""
+    rng = np.random.default_rng(0)
+    head = EstimatorHead(LogisticRegression(C=100.0), 2)
+    x = np.concatenate([rng.normal(size=(10, 2)), rng.normal(size=(1000, 2)) + [8, 0]])
+    right = np.concatenate([np.arange(10) % 2, (x[10:, 1] > 0).astype(int)])
+    head.fit(x, np.eye(2)[right], np.concatenate([np.ones(10), np.full(1000, 0.01)]))
+    assert (head.probabilities(x[10:]).argmax(axis=1) == right[10:]).mean() > 0.95
+
+
+def test_many_features_are_compared_in_few_directions():
+    """Three features seen in 400 dimensions are still three."""
+    few = clusters(samples=200, classes=4)
+    wide = np.linalg.qr(np.random.default_rng(0).normal(size=(400, 3)))[0]
+    for model in (JointTransportClassifier(), LabelTransportClassifier()):
+        expected = fitted(model, *few)
+        found = fitted(model, few.X @ wide.T, few.y, few.domain)
+        assert (found.predict(few.X @ wide.T) == expected.predict(few.X)).all()
+        np.testing.assert_allclose(found.transported_mass_, expected.transported_mass_, rtol=1e-6)
