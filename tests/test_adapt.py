@@ -934,7 +934,7 @@ def test_a_few_sources_do_not_outvote_many_targets():
     """Weights of targets are small where sources are few; their rows still count."""
     rng = np.random.default_rng(0)
     head = EstimatorHead(LogisticRegression(C=100.0), 2)
-    x = np.concatenate([rng.normal(size=(10, 2)), rng.normal(size=(1000, 2)) + [8, 0]])
+    x = np.concatenate([rng.normal(size=(10, 2)), rng.normal(size=(1000, 2)) + np.array([8, 0])])
     right = np.concatenate([np.arange(10) % 2, (x[10:, 1] > 0).astype(int)])
     head.fit(x, np.eye(2)[right], np.concatenate([np.ones(10), np.full(1000, 0.01)]))
     assert (head.probabilities(x[10:]).argmax(axis=1) == right[10:]).mean() > 0.95
