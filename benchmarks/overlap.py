@@ -30,14 +30,14 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "3 classes missing": {"drop": 3},
     "20 % outliers": {"outliers": 0.2},
 }
-OURS = (
+OURS: tuple[str, ...] = (
     "AOT (joint)",
     "unbalanced 0.5 (joint)",
     "partial 0.75 (joint)",
     "partial 0.5 (joint)",
     "Kantorovich (joint)",
 )
-OTHERS = (
+OTHERS: tuple[str, ...] = (
     "POT unbalanced",
     "POT Sinkhorn",
     "POT Sinkhorn L1L2",

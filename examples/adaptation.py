@@ -6,6 +6,8 @@ The source knows the digits 0 to 7. The target is a pixel lower, has half of the
     python examples/adaptation.py
 """
 
+from typing import Any
+
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.metrics import roc_auc_score
@@ -16,7 +18,8 @@ from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier
 
 def domains() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Features and digits of the source and of the target."""
-    x, y = load_digits(return_X_y=True)
+    digits: Any = load_digits()
+    x, y = digits.data, digits.target
     first = np.arange(len(y)) < len(y) // 2
     source, target = first & (y <= 7), ~first & (y >= 2)
     lower = np.roll(x[target].reshape(-1, 8, 8), 1, axis=1)
