@@ -45,7 +45,7 @@ OTHERS: tuple[str, ...] = (
     "source only, domains centred",
     "source only",
 )
-COLOURS = dict(zip(OURS, ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#999999"), strict=True))
+COLOURS: dict[str, str] = dict(zip(OURS, ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#999999"), strict=True))
 
 
 def mean(outcomes: list[Outcome], method: str, number: str) -> float:
