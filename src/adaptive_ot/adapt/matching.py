@@ -20,6 +20,12 @@ from adaptive_ot.solvers.exact import Exact
 
 EPSILON = 0.1
 
+# Pairs closer than this part of the median distance attract each other, where nothing but distance is known.
+REACH = 0.9
+
+# What every class may send, whatever the target seems to hold: far too little to matter, enough to divide by.
+SMALLEST_ROOM = 1e-6
+
 # A sample takes part if more than this share of its weight is transported.
 TAKES_PART = 0.5
 
@@ -103,15 +109,23 @@ class Matcher:
         self.spread = float(np.std(sample / self.typical)) or 1.0
 
     def by_distance(self, y: np.ndarray, beta: float) -> Matching:
-        """Match by features alone: pairs closer than the median attract each other.
+        """Match by features alone: pairs clearly closer than the median attract each other.
 
         Distances concentrate in high dimensions. They are measured in units of twice their spread here, so that most
         costs lie between -1 and 1, as where classes agree or do not.
         """
-        return self._match(y, lambda batch: (beta / (2.0 * self.spread)) * (batch.distances - 1.0))
+        scale, room = beta / (2.0 * self.spread), np.ones(len(self.x))
+        return self._match(y, lambda batch: scale * (batch.distances - REACH), room)
 
     def by_class(self, p: np.ndarray, q: np.ndarray, kappa: float, beta: float) -> Matching:
-        """Match by features and classes, with the scale-free joint cost beta (kappa |x - z|^2 / median - <p, q>)."""
+        """Match by features and classes, with the scale-free joint cost beta (kappa |x - z|^2 / median - <p, q>).
+
+        Adaptive transport need not use all of a class: it may send as much as the target seems to hold of it. Otherwise
+        a class that is missing there would take targets from the others, and a classifier would learn it from them.
+        """
+        room = np.ones(len(p))
+        if isinstance(self.marginals, AtMost):
+            room = p @ np.clip(q.mean(axis=0) / p.mean(axis=0), SMALLEST_ROOM, 1.0)
 
         def cost(batch: Batch) -> np.ndarray:
             agreement = p[batch.sources].astype(batch.distances.dtype) @ q[batch.targets].T.astype(
@@ -119,7 +133,7 @@ class Matcher:
             )
             return beta * (kappa * batch.distances - agreement)
 
-        return self._match(p, cost)
+        return self._match(p, cost, room)
 
     def _typical(self, sample: np.ndarray) -> float:
         """The median distance, or the mean where most pairs coincide, up to the digits that cancelled."""
@@ -138,7 +152,7 @@ class Matcher:
         distances += np.einsum("ij,ij->i", z, z)
         return Batch(sources, targets, np.maximum(distances, 0.0, out=distances))
 
-    def _match(self, y: np.ndarray, cost_of: Callable[[Batch], np.ndarray]) -> Matching:
+    def _match(self, y: np.ndarray, cost_of: Callable[[Batch], np.ndarray], room: np.ndarray) -> Matching:
         n, m, count = len(self.x), len(self.z), len(self.batches)
         y = y.reshape(n, -1)
         source_share, target_share = np.zeros(n), np.zeros(m)
@@ -148,7 +162,9 @@ class Matcher:
             cost = cost_of(batch)
             if isinstance(self.marginals, SoftKL):
                 cost = cost - cost.min()  # where moving pays, unbalanced transport would create mass
-            solution = solve(cost, marginals=self.marginals, solver=self.solver)
+            solution = solve(
+                cost, room[batch.sources] / len(batch.sources), marginals=self.marginals, solver=self.solver
+            )
             plan = solution.plan
             source_share[batch.sources] = plan.sum(axis=1, dtype=np.float64) * len(batch.sources)
             target_share[batch.targets] = plan.sum(axis=0, dtype=np.float64) * len(batch.targets)
@@ -157,8 +173,8 @@ class Matcher:
         mass = float(source_share.mean())
         if mass > 0:
             displacement = moved.mean(axis=0) - source_share @ self.x / n
-            staying = np.maximum(0.0, 1.0 - source_share)[:, None]
-            going = np.maximum(1.0, source_share)[:, None]  # unbalanced transport may send more than there is
+            staying = np.maximum(0.0, 1.0 - source_share / room)[:, None]
+            going = np.maximum(room, source_share)[:, None]  # unbalanced transport may send more than there is
             moved = moved / going + staying * (self.x + displacement / mass)
         else:
             moved = self.x.astype(np.float64)
