@@ -26,7 +26,7 @@ class TransportAdapter(TransformerMixin, DomainEstimator):
     Parameters
     ----------
     marginals
-        The transport model: `AtMost()`, adaptive, by default; pairs closer than the median distance attract each other.
+        The transport model: `AtMost()`, adaptive, by default; pairs clearly closer than the median attract each other.
     solver
         `Entropic(0.1)` by default, or `Exact()`. Costs are distances in units of twice their spread.
     unmatched

@@ -20,8 +20,9 @@ from adaptive_ot.solvers.exact import Exact
 
 EPSILON = 0.1
 
-# Pairs closer than this part of the median distance attract each other, where nothing but distance is known.
-REACH = 0.9
+# Where nothing but distance is known, a pair must be closer than the median by this part of it to attract each other, or
+# by one spread of all distances, if that is less: domains far apart have distances that hardly differ.
+CLEARLY = 0.1
 
 # What every class may send, whatever the target seems to hold: far too little to matter, enough to divide by.
 SMALLEST_ROOM = 1e-6
@@ -114,18 +115,21 @@ class Matcher:
         Distances concentrate in high dimensions. They are measured in units of twice their spread here, so that most
         costs lie between -1 and 1, as where classes agree or do not.
         """
-        scale, room = beta / (2.0 * self.spread), np.ones(len(self.x))
-        return self._match(y, lambda batch: scale * (batch.distances - REACH), room)
+        scale, reach = beta / (2.0 * self.spread), 1.0 - min(CLEARLY, self.spread)
+        return self._match(y, lambda batch: scale * (batch.distances - reach), np.ones(len(self.x)))
 
     def by_class(self, p: np.ndarray, q: np.ndarray, kappa: float, beta: float) -> Matching:
         """Match by features and classes, with the scale-free joint cost beta (kappa |x - z|^2 / median - <p, q>).
 
-        Adaptive transport need not use all of a class: it may send as much as the target seems to hold of it. Otherwise
-        a class that is missing there would take targets from the others, and a classifier would learn it from them.
+        Adaptive transport need not use all of a class: it may send as much as the target seems to hold of it, by the
+        probabilities or by the predictions, in doubt. Otherwise a class that is missing there would take targets from
+        the others, and a classifier would learn it from them.
         """
         room = np.ones(len(p))
         if isinstance(self.marginals, AtMost):
-            room = p @ np.clip(q.mean(axis=0) / p.mean(axis=0), SMALLEST_ROOM, 1.0)
+            predicted = np.bincount(q.argmax(axis=1), minlength=q.shape[1]) / len(q)
+            held = np.maximum(q.mean(axis=0), predicted)
+            room = p @ np.clip(held / p.mean(axis=0), SMALLEST_ROOM, 1.0)
 
         def cost(batch: Batch) -> np.ndarray:
             agreement = p[batch.sources].astype(batch.distances.dtype) @ q[batch.targets].T.astype(
