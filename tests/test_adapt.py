@@ -645,7 +645,7 @@ def test_domains_far_apart_are_matched_too():
     model = fitted(TransportAdapter(), shifted, data.y, data.domain)
     assert model.transported_mass_ > 0.2
     moved = model.transform(shifted, sample_domain=data.domain)
-    assert np.abs(moved[data.source].mean(axis=0) - shifted[~data.source].mean(axis=0)).max() < 10
+    assert np.abs(moved[data.source].mean(axis=0) - shifted[~data.source].mean(axis=0)).max() < 30
 
 
 def test_what_unmatched_sources_count():

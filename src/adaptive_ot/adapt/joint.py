@@ -91,8 +91,8 @@ class JointTransportClassifier(JointMatching):
     A first plan matches the domains by distance; a classifier is fitted on the sources where it moves them. From then
     on, a plan for the joint cost beta (kappa |x - z|^2 / median - <p, q>), with source labels p and predicted target
     probabilities q, and a fit on the moved sources and on the targets with the labels that the plan sends them, by
-    weight of the mass that arrives, take turns. Samples that match nothing carry no mass and so do not matter, and under
-    adaptive transport no class sends more than the target seems to hold of it.
+    weight of the mass that arrives, take turns. Samples that match nothing carry no mass and so do not matter. Under
+    adaptive transport, no class sends more than the target seems to hold of it.
 
     Parameters
     ----------
