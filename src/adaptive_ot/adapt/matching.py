@@ -20,7 +20,7 @@ from adaptive_ot.solvers.exact import Exact
 
 EPSILON = 0.1
 
-# Where nothing but distance is known, pairs attract each other if they are closer than the median by this part of it, or
+# Where nothing but distance is known, pairs attract each other that are closer than the median by this part of it, or
 # by one spread of all distances, if that is less: domains far apart have distances that hardly differ.
 CLEARLY = 0.1
 
