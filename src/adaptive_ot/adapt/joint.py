@@ -129,7 +129,7 @@ class JointTransportClassifier(JointMatching):
     target_outlier_score_
         How much of every target is left alone: near 1 for samples like no source.
     solution_
-        The last plan with its certificate; None if it took several batches.
+        The last plan with its certificate, for what every class may send; None if it took several batches.
     n_iter_
         Plans for the joint cost; 1 if there is no target.
 
