@@ -18,6 +18,10 @@ from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
 
 
+# Targets that receive labels count as much as all sources together, unless less mass than this arrives.
+HARDLY = 0.1
+
+
 class JointMatching(ClassifierMixin, DomainEstimator):
     """What classifiers with the joint cost share: plans and fits that take turns."""
 
@@ -50,7 +54,8 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         for self.n_iter_ in range(1, most + 1):
             matching = matcher.by_class(p, q, kappa, beta)
             together = np.concatenate([matching.moved / self._frame.unit, target])
-            weights = np.concatenate([alike, matching.target_share * (len(x) / len(z))])
+            share = matching.target_share
+            weights = np.concatenate([alike, share * (len(x) / max(share.sum(), HARDLY * len(z)))])
             self._head.fit(together, np.concatenate([p, matching.labels]), weights)
             before, q = q, self._head.probabilities(target)
             if (before.argmax(axis=1) == q.argmax(axis=1)).all():
