@@ -127,8 +127,8 @@ def geomloss(iterations: int) -> Solver:
         from geomloss import ot
 
         a, b, cost, total = augmented(C, mu, nu)
-        tensors = {"C": torch.from_numpy(cost), "a": torch.from_numpy(a), "b": torch.from_numpy(b)}
-        solution = ot.solve(**tensors, reg=epsilon, max_iter=iterations)
+        tensors: dict[str, Any] = {"C": torch.from_numpy(cost), "a": torch.from_numpy(a), "b": torch.from_numpy(b)}
+        solution: Any = ot.solve(**tensors, reg=epsilon, max_iter=iterations)
         return Answer(total * solution.plan.numpy(), iterations)
 
     return solve

@@ -18,6 +18,8 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.utils.estimator_checks import check_estimator
 from threadpoolctl import threadpool_limits
@@ -763,7 +765,10 @@ def refusals() -> dict[str, tuple[dict[str, Any], str]]:
     return {
         "no targets": ({"sample_domain": np.zeros(48)}, "sample_domain must mark some samples as target"),
         "no sources": ({"sample_domain": -np.ones(48)}, "sample_domain must mark some samples as source"),
-        "booleans for domains": ({"sample_domain": domain < 0}, "sample_domain must mark"),
+        "booleans for domains": (
+            {"sample_domain": domain < 0},
+            "sample_domain must hold finite numbers; got dtype bool",
+        ),
         "domains too short": ({"sample_domain": domain[:-1]}, "sample_domain must have one number a sample"),
         "domains in a column": ({"sample_domain": domain[:, None]}, "sample_domain must have one number a sample"),
         "one domain for all": ({"sample_domain": 0}, "sample_domain must have one number a sample"),
@@ -851,6 +856,11 @@ def test_bad_labels_for_numbers():
     data = clusters()
     with pytest.raises(aot.InvalidInput, match="y must hold numbers"):
         fitted(LabelTransportRegressor(), data.X, np.array(["a", "b", "c"])[data.y], data.domain)
+    with pytest.raises(aot.InvalidInput, match="reject_label must not be a class of the source"):
+        fitted(LabelTransportClassifier(reject_label=2), *data)
+    pipeline = make_pipeline(StandardScaler(), LogisticRegression())
+    with pytest.raises(aot.InvalidInput, match="estimator must accept sample_weight"):
+        fitted(JointTransportClassifier(estimator=pipeline), *data)
     with pytest.raises(aot.InvalidInput, match="reject_label must be a number"):
         fitted(LabelTransportRegressor().set_params(reject_label="unknown"), *data)
     with pytest.raises(ValueError, match="continuous"):

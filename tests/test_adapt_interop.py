@@ -160,6 +160,29 @@ def test_search_with_data_frames():
     np.testing.assert_allclose(one, other)
 
 
+@pytest.mark.usefixtures("routing")
+def test_round_trip_of_a_pipeline_that_rejects():
+    X, y, domain = clusters()
+    X = np.concatenate([X, np.full((4, 2), 500.0)])  # like no source
+    y, domain = np.concatenate([y, [0] * 4]), np.concatenate([domain, [-1] * 4])
+    model = make_pipeline(StandardScaler(), LabelTransportRegressor(reject_label=np.nan))
+    model.fit(X, y, sample_domain=domain)
+    assert np.isnan(model.predict(X[-4:])).all()
+    assert RoundTripScore()(model, X, y, sample_domain=domain) > 0
+
+
+def test_moved_features_keep_their_names():
+    pandas = pytest.importorskip("pandas")
+    X, _, domain = clusters()
+    frame = pandas.DataFrame(X, columns=["a", "b"])
+    for unmatched in ("keep", "drop"):
+        adapter = TransportAdapter(unmatched=unmatched).set_output(transform="pandas")
+        moved = adapter.fit_transform(frame, sample_domain=domain)
+        moved = moved if unmatched == "keep" else moved[0]
+        assert list(moved.columns) == list(adapter.get_feature_names_out()) == ["a", "b"]
+        np.testing.assert_allclose(moved, adapter.transform(frame, sample_domain=domain))
+
+
 def test_search_without_routing_says_so():
     X, y, domain = clusters()
     model = JointTransportClassifier().fit(X, y, sample_domain=domain)

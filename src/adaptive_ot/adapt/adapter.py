@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import TransformerMixin
+from sklearn.base import OneToOneFeatureMixin, TransformerMixin
 from sklearn.neighbors import NearestNeighbors
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,11 +17,14 @@ from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
 
 
-class TransportAdapter(TransformerMixin, DomainEstimator):
+class TransportAdapter(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):
     """Moves sources to the target domain along the transport plan; targets stay as they are.
 
     A source goes to the mean of the targets it is sent to as far as it is sent, and along with the mean displacement of
     all as far as it is not. Samples that were not fitted move as the nearest source that was.
+
+    Train on moved sources alone: SKADA's pipelines do, but scikit-learn's hand on all samples with all labels, those of
+    targets, too.
 
     Parameters
     ----------

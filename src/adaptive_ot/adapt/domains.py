@@ -119,9 +119,11 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
     if domain.shape != (samples,):
         rule = f"must have one number a sample ({samples})"
         raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", "Use >= 0 for sources, < 0 for targets.")
-    if domain.dtype.kind not in check.REAL or not np.isfinite(domain).all():
-        remedy = "Use >= 0 for sources, < 0 for targets."
-        raise InvalidInput("sample_domain", "must hold finite numbers", f"dtype {domain.dtype}", remedy)
+    remedy = "Use >= 0 for sources, < 0 for targets."
+    numbers = domain.dtype.kind in check.REAL and domain.dtype != bool  # False would be a source
+    if not numbers or not np.isfinite(domain).all():
+        given = "NaN or infinity" if numbers else f"dtype {domain.dtype}"
+        raise InvalidInput("sample_domain", "must hold finite numbers", given, remedy)
     source = domain >= 0
     for name, missing, which in (
         () if not both else (("source", not source.any(), ">= 0"), ("target", source.all(), "< 0"))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from inspect import Parameter, signature
 from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 from threadpoolctl import threadpool_limits
 
 from adaptive_ot import _validation as check
@@ -63,9 +63,8 @@ class EstimatorHead:
 
     def __init__(self, estimator: Any, classes: int) -> None:
         check_learner(estimator, "predict_proba")
-        accepted = signature(estimator.fit).parameters.values()
-        if not any(each.name == "sample_weight" or each.kind == Parameter.VAR_KEYWORD for each in accepted):
-            remedy = "Use LogisticRegression(), or another that does."
+        if not has_fit_parameter(estimator, "sample_weight"):
+            remedy = "Use LogisticRegression(), or another that does; a pipeline can end in this estimator instead."
             raise InvalidInput("estimator", "must accept sample_weight in fit", check.describe(estimator), remedy)
         self.estimator: Any = clone(estimator)
         self.classes = classes

@@ -17,7 +17,6 @@ from adaptive_ot.marginals import Marginals
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
 
-
 # Targets that receive labels count as much as all sources together, unless less mass than this arrives.
 HARDLY = 0.1
 

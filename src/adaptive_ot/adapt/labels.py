@@ -46,7 +46,8 @@ class LabelTransportClassifier(JointMatching):
     Parameters
     ----------
     kappa, beta, marginals, solver, estimator, batch_size, random_state
-        As of `JointTransportClassifier`. With `Exact()`, a target gets its labels from one or two sources.
+        As of `JointTransportClassifier`. With `Exact()`, plans are sparse: most targets get their labels from one or two
+        sources if the domains are of equal size.
     reject_label
         The prediction where less than half of a target's weight receives a label, such as "unknown" (open-set
         adaptation). If None, the classifier that was fitted along decides there.
@@ -93,6 +94,9 @@ class LabelTransportClassifier(JointMatching):
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> LabelTransportClassifier:
         """Fit on sources (domain >= 0) with labels and targets (< 0), whose labels are ignored."""
         matching, targets = self._alternate(X, y, sample_domain, 1)
+        if self.reject_label is not None and self.reject_label in self.classes_.tolist():
+            remedy = "Choose a label of its own, or None."
+            raise InvalidInput("reject_label", "must not be a class of the source", self.reject_label, remedy)
         self._keep(matching)
         self._received = Received(targets, matching) if len(targets) else None
         return self

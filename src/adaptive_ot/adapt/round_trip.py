@@ -60,7 +60,7 @@ class RoundTripScore(BaseEstimator):
         unknown = np.resize(guessed, len(sources))  # ignored, as labels of targets are
         domain = np.repeat([0, -1], [labelled.sum(), len(sources)])
         back: Any = clone(estimator)
-        if classes is None and "reject_label" in back.get_params():
-            back.set_params(reject_label=None)  # a rejected number has no error
+        if classes is None:  # a rejected number has no error
+            back.set_params(**{name: None for name in back.get_params() if name.endswith("reject_label")})
         back.fit(way_back, np.concatenate([guessed, unknown]), sample_domain=domain)
         return float(back.score(_safe_indexing(X, sources), plain(y[source])))

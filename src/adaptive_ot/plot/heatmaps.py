@@ -93,7 +93,8 @@ def label_plan(solution: Solution, source_labels: Any, target_labels: Any, ax: A
     Returns
     -------
     The axes of the table. Its ``child_axes`` are histograms of the targets, above, and of the sources, at the right:
-    outlines are the weight of a class, bars what is transported. Classes that a side does not have are hatched.
+    outlines are the weight of a class in the problem, bars what is transported. Classes that a side does not have are
+    hatched.
 
     Examples
     --------
@@ -131,7 +132,7 @@ def label_plan(solution: Solution, source_labels: Any, target_labels: Any, ax: A
     right.tick_params(left=False, labelleft=False)
     for inset in (above, right):
         inset.spines[["top", "right"]].set_visible(False)
-    above.set_title(f"{mass_of(solution)}; outlines: weight, bars: transported", fontsize="medium")
+    above.set_title(f"{mass_of(solution)}; outlines: what may move, bars: what does", fontsize="medium")
     ax.set(xlabel="target class", ylabel="source class")
     return ax
 
