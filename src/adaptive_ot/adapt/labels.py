@@ -46,8 +46,8 @@ class LabelTransportClassifier(JointMatching):
     Parameters
     ----------
     kappa, beta, marginals, solver, estimator, batch_size, random_state
-        As of `JointTransportClassifier`. With `Exact()`, plans are sparse: most targets get their labels from one or two
-        sources if the domains are of equal size.
+        As of `JointTransportClassifier`. With `Exact()`, plans are sparse: between domains of equal size, most
+        targets get their labels from one or two sources.
     reject_label
         The prediction where less than half of a target's weight receives a label, such as "unknown" (open-set
         adaptation). If None, the classifier that was fitted along decides there.
