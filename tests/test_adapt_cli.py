@@ -95,6 +95,13 @@ def test_words_for_people(here, capsys):
     assert set(same["predicted"]) <= set(NAMES)
 
 
+def test_columns_are_matched_by_name(here, capsys):
+    header, *rows = (line.split(",") for line in Path("known.csv").read_text().splitlines())
+    Path("reversed.csv").write_text("\n".join(",".join(row[::-1]) for row in (header, *rows)))
+    one, other = (summary(capsys, "words.csv", target) for target in ("known.csv", "reversed.csv"))
+    assert one | {"seconds": 0} == other | {"seconds": 0}
+
+
 def test_rejected_targets(here, capsys):
     """Whoever receives no label is called as asked, and rightly so if the truth says the same."""
     options = "words.csv", "known.csv", "--method", "labels", "--reject", "yak", "-o", "labels.csv"
@@ -246,7 +253,8 @@ REFUSED = [
     ("target.npz source.npz", "source file 'target.npz' must hold an array 'y'"),
     ("short.npz target.npz", "source file 'short.npz' must hold one label for each of its 60 samples"),
     ("source.npz wide.npz", "target file 'wide.npz' must have as many features as the source (2); got 4"),
-    ("source.npz holes.npz", "target file 'holes.npz' must hold finite numbers; got nan at row 0, column 0"),
+    ("words.csv renamed.csv", "target file 'renamed.csv' must have the columns of the source; got 'c' instead of 'b'"),
+    ("source.npz holes.npz", "target file 'holes.npz' must hold finite numbers; got nan in row 0, column 0"),
     ("source.npz huge.npz", "target file 'huge.npz' must hold numbers up to 1e+100"),
     ("source.npz target.npz --method magic", "--method"),
     ("source.npz target.npz --kappa -1", "--kappa must be a number from 0"),
@@ -284,6 +292,7 @@ def test_refusals(here, capfd, line, message):
     np.savez("holes.npz", x=Data.z * np.nan)
     np.savez("huge.npz", x=Data.z * 1e200)
     Path("target.txt").write_text("1,2\n")
+    Path("renamed.csv").write_text(Path("known.csv").read_text().replace("a,b", "a,c"))
     Path("folder.npz").mkdir()
     if "predictions" in line:
         Path("words.csv").rename("predictions.csv")

@@ -417,6 +417,7 @@ def test_images_shrink_by_area():
 def here(tmp_path, monkeypatch):
     """A directory with a dataset of three domains in three formats, and one of images, to work in."""
     monkeypatch.chdir(tmp_path)
+    read_dataset.cache_clear()  # of another "pets"
     Path("pets").mkdir()
     names = np.array(["cat", "dog", "fox"])
     domains = {name: toy_domain(shift) for shift, name in enumerate(("art", "photo", "sketch"))}
@@ -462,6 +463,20 @@ def test_datasets_are_read(here):
     expected = shrink(archive["mnist_train_x"], 4, 6).reshape(60, 24) / 255
     np.testing.assert_allclose(digits.domains["mnist"].x, expected)
     np.testing.assert_allclose(digits.domains["usps"].x, archive["usps_train_x"].reshape(50, 24) / 255)
+
+
+def test_columns_are_matched_by_name(here):
+    """Also where the first domain has no names."""
+    expected = read_dataset(Path("pets")).domains
+    for old, new in (("photo.npz", "all.npz"), ("sketch.csv", "reversed.csv")):
+        Path("pets", old).rename(Path("pets", new))
+    lines = [line.split(",") for line in Path("pets/reversed.csv").read_text().splitlines()]
+    Path("pets/reversed.csv").write_text("\n".join(",".join(line[::-1]) for line in lines))
+    read_dataset.cache_clear()
+    found = read_dataset(Path("pets")).domains
+    assert list(found) == ["all", "art", "reversed"]
+    np.testing.assert_array_equal(found["all"].x, expected["photo"].x)
+    np.testing.assert_array_equal(found["reversed"].x, expected["sketch"].x)
 
 
 def test_all_pairs_are_tasks(here, fake):
@@ -602,7 +617,7 @@ REFUSALS = [
     ("empty --output results", "dataset 'empty' must have at least two domains; got none"),
     ("lonely --output results", "must have at least two domains; got 'photo'"),
     ("twice --output results", "must have one file a domain; got several called 'photo'"),
-    ("wide --output results", "must have the same features in every domain (2 in 'a'); got 3 in 'b'"),
+    ("wide --output results", "domain 'b' of dataset 'wide' must have as many features as 'a' (2); got 3"),
     ("mixed --output results", "must label every domain alike; got text and numbers in 'a' and 'b'"),
     ("broken --output results", "feature file 'broken/a.npz' must be a valid .npz file"),
     ("pets pets --output results", "datasets must have different names; got two 'pets'"),

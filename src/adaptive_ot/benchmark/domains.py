@@ -12,7 +12,7 @@ import numpy as np
 
 from adaptive_ot._files import check_input, open_archive, trouble
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.feature_files import READABLE, Features, read_features
+from adaptive_ot.feature_files import READABLE, Features, matched, read_features
 
 # In an archive of images: the training images of a domain, whose labels are called alike.
 IMAGES = re.compile(r"(.+)_train_x")
@@ -109,13 +109,11 @@ def _areas(size: int, smaller: int) -> np.ndarray:
 
 
 def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[int, dict[str, Domain]]:
-    """Classes become numbers, the same in all domains."""
+    """Classes become numbers, the same in all domains; columns stand as in the first domain that names them."""
     labels = {domain: np.asarray(features.y) for domain, features in found.items()}
-    first, *others = found
+    first, *others = sorted(found, key=lambda domain: found[domain].columns is None)
     for other in others:
-        if found[other].x.shape[1] != found[first].x.shape[1]:
-            rule = f"must have the same features in every domain ({found[first].x.shape[1]} in '{first}')"
-            raise InvalidInput(name, rule, f"{found[other].x.shape[1]} in '{other}'", "Use one set of features.")
+        found[other] = matched(f"domain '{other}' of {name}", found[other], found[first], f"'{first}'")
         if (labels[other].dtype.kind == "U") != (labels[first].dtype.kind == "U"):
             given = f"'{first}' and '{other}'"
             raise InvalidInput(name, "must label every domain alike", f"text and numbers in {given}", "Convert one.")

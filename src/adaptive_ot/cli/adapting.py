@@ -21,7 +21,7 @@ from adaptive_ot.cli import adapted, files
 from adaptive_ot.cli.adapted import Adapted
 from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.solving import Model
-from adaptive_ot.feature_files import Features, read_features
+from adaptive_ot.feature_files import Features, matched, read_features
 
 OPTIONS = ("kappa", "beta", "epsilon", "mass", "tau")
 LARGEST_SEED = 2**32 - 1
@@ -107,10 +107,7 @@ def _read(request: Request) -> tuple[Features, Features]:
     target = read_features(request.target, "optional", names[1])
     if request.source.samefile(request.target):
         raise InvalidInput(names[1], "must be another file than the source", "the same", "Give the target's features.")
-    columns = source.x.shape[1], target.x.shape[1]
-    if columns[0] != columns[1]:
-        rule = f"must have as many features as the source ({columns[0]})"
-        raise InvalidInput(names[1], rule, columns[1], "Use the same features for both.")
+    target = matched(names[1], target, source, "the source")
     for name, x in zip(names, (source.x, target.x), strict=True):
         largest = min(LARGEST, 1e-4 * float(np.finfo(x.dtype).max) ** 0.5)  # squared differences are summed up
         if np.abs(x).max() > largest:
