@@ -101,7 +101,7 @@ def read_features(
         warnings.simplefilter("ignore")
         content = READERS[suffix](name, path, labels)
     x = _numbers(name, content)
-    return Features(x, _labels(name, content, len(x), labels), content.columns)
+    return Features(x, checked_labels(name, content, len(x), labels), content.columns)
 
 
 def matched(name: str, features: Features, first: Features, first_name: str) -> Features:
@@ -260,7 +260,7 @@ def _numbers(name: str, content: Content) -> np.ndarray:
     return x
 
 
-def _labels(name: str, content: Content, size: int, labels: str) -> np.ndarray | None:
+def checked_labels(name: str, content: Content, size: int, labels: str = "required") -> np.ndarray | None:
     """One label a sample: whole numbers, or text; none where they are optional and all missing."""
     y, label = content.y, content.label
     if y is None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from adaptive_ot._files import check_input, open_archive, trouble
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.feature_files import READABLE, Features, matched, read_features
+from adaptive_ot.feature_files import READABLE, Content, Features, checked_labels, matched, read_features
 
 # In an archive of images: the training images of a domain, whose labels are called alike.
 IMAGES = re.compile(r"(.+)_train_x")
@@ -82,10 +82,7 @@ def _checked_images(name: str, domain: str, x: np.ndarray, y: np.ndarray) -> tup
     if x.ndim != 3 or x.dtype != np.uint8 or not x.size:
         rule = f"must hold '{domain}_train_x' as uint8 of shape (images, height, width)"
         raise InvalidInput(name, rule, f"{x.dtype} of shape {x.shape}", "Convert it.")
-    if y.shape != (len(x),) or y.dtype.kind not in "biuU":
-        rule = f"must hold '{domain}_train_y' as {len(x)} whole numbers or words"
-        raise InvalidInput(name, rule, f"{y.dtype} of shape {y.shape}", "Convert it.")
-    return x, y
+    return x, np.asarray(checked_labels(name, Content(x, y, f"{domain}_train_y"), len(x)))
 
 
 def shrink(images: np.ndarray, height: int, width: int) -> np.ndarray:
