@@ -159,7 +159,7 @@ def test_python_objects_for_labels_can_be_left_out(tmp_path):
 )
 def test_labels_in_text_are_neither_changed_nor_merged(tmp_path, cells, labels):
     (tmp_path / "x.csv").write_bytes(csv(X[:3], cells))
-    assert read_features(tmp_path / "x.csv").y.tolist() == labels
+    assert np.asarray(read_features(tmp_path / "x.csv").y).tolist() == labels
 
 
 def test_labels_of_64_bits_survive(tmp_path):

@@ -231,7 +231,7 @@ def features(
     output
         The directory for the results.
     method
-        One of the methods, as "AOT (joint)"; give it several times for several. All, if not given.
+        One of the methods in docs/benchmark.md, as "AOT (joint)"; give it several times for several. All, if not given.
     task
         One of the tasks, as SOURCE:TARGET; give it several times for several. All, if not given.
     seeds
