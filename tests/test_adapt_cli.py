@@ -95,6 +95,13 @@ def test_words_for_people(here, capsys):
     assert set(same["predicted"]) <= set(NAMES)
 
 
+def test_columns_are_matched_by_name(here, capsys):
+    header, *rows = (line.split(",") for line in Path("known.csv").read_text().splitlines())
+    Path("reversed.csv").write_text("\n".join(",".join(row[::-1]) for row in (header, *rows)))
+    one, other = (summary(capsys, "words.csv", target) for target in ("known.csv", "reversed.csv"))
+    assert one | {"seconds": 0} == other | {"seconds": 0}
+
+
 def test_rejected_targets(here, capsys):
     """Whoever receives no label is called as asked, and rightly so if the truth says the same."""
     options = "words.csv", "known.csv", "--method", "labels", "--reject", "yak", "-o", "labels.csv"
@@ -107,9 +114,30 @@ def test_rejected_targets(here, capsys):
     truth = [*NAMES[Data.truth], *["yak"] * 5]
     assert shown["accuracy"] == np.mean(np.array(labels) == truth)
     assert shown["targets_of_unknown_classes"] == 0
-    other = summary(capsys, "source.npz", "known.csv", "--method", "labels", "--reject", "none of them")
-    assert other["targets_of_unknown_classes"] == 45  # numbers are not words
-    assert other["accuracy"] == 0
+    Path("strangers.csv").write_text(Path("known.csv").read_text().replace("ant", "yak").replace("bee", "yak"))
+    all_strange = summary(capsys, "words.csv", "strangers.csv", *options[2:])
+    assert all_strange["accuracy"] == np.mean(np.array(labels) == "yak")
+
+
+@pytest.mark.parametrize("unknown", [-1, np.nan, "?"])
+def test_targets_without_a_class_of_the_source_are_unlabelled(here, capsys, unknown):
+    np.savez("unknown.npz", x=Data.z, y=np.full(45, unknown))
+    shown = summary(capsys, "source.npz", "unknown.npz", "-o", "labels.csv", "--report", "out")
+    assert (shown["accuracy"], shown["targets_of_unknown_classes"]) == (None, None)
+    assert (
+        predictions("labels.csv")[0]
+        == JointTransportClassifier()
+        .fit(Data.both, Data.labels, sample_domain=Data.domain)
+        .predict(Data.z)
+        .astype(str)
+        .tolist()
+    )
+
+
+def test_warnings_of_libraries_are_not_shown(here, capsys):
+    """They are errors here, and stderr is empty: scikit-learn finds so many classes suspicious."""
+    np.savez("many.npz", x=Data.x, y=np.arange(60))
+    assert summary(capsys, "many.npz", "target.npz")["classes"] == 60
 
 
 def test_mapping(here, capsys):
@@ -199,6 +227,17 @@ def test_report_of_several_plans_has_no_pictures(here, monkeypatch, capsys):
     assert {path.name for path in Path("out").iterdir()} == {"predictions.csv", "summary.json"}
 
 
+def test_a_report_takes_the_place_of_an_older_one(here, capsys):
+    Path("out").mkdir()
+    Path("out/moved.npz").write_text("not of a report: there is no summary")
+    summary(capsys, "source.npz", "target.npz", "--report", "out")
+    assert Path("out/moved.npz").exists()
+    Path("out/notes.txt").touch()
+    shown = summary(capsys, "source.npz", "target.npz", "--report", "out", "--method", "mapping")
+    assert {path.name for path in Path("out").iterdir()} == {"summary.json", "moved.npz", "plan.png", "notes.txt"}
+    assert {Path(path).name for path in shown["report"]} == {"summary.json", "moved.npz", "plan.png"}
+
+
 def test_a_failed_report_leaves_no_half_file(here, monkeypatch, capsys):
     def fail(file, **_):
         file.write(b"half of it")
@@ -246,22 +285,24 @@ REFUSED = [
     ("target.npz source.npz", "source file 'target.npz' must hold an array 'y'"),
     ("short.npz target.npz", "source file 'short.npz' must hold one label for each of its 60 samples"),
     ("source.npz wide.npz", "target file 'wide.npz' must have as many features as the source (2); got 4"),
-    ("source.npz holes.npz", "target file 'holes.npz' must hold finite numbers; got nan at row 0, column 0"),
+    ("words.csv renamed.csv", "target file 'renamed.csv' must have the columns of the source; got 'c' instead of 'b'"),
+    ("source.npz holes.npz", "target file 'holes.npz' must hold finite numbers; got nan in row 0, column 0"),
     ("source.npz huge.npz", "target file 'huge.npz' must hold numbers up to 1e+100"),
     ("source.npz target.npz --method magic", "--method"),
     ("source.npz target.npz --kappa -1", "--kappa must be a number from 0"),
     ("source.npz target.npz --beta nan", "--beta must be a number from 0"),
     ("source.npz target.npz --epsilon 0", "--epsilon must be a number from"),
     ("source.npz target.npz --tau 0", "--tau must be a number from"),
-    ("source.npz target.npz --mass 2", "--mass must be at most"),
+    ("source.npz target.npz --mass 2", "--mass must be at most 1, which is all; got 2. Choose a smaller one."),
     ("source.npz target.npz --mass -1", "--mass must be a number from 0"),
     ("source.npz target.npz --equal --mass 0.5", "--equal does not go with another model"),
     ("source.npz target.npz --exact --epsilon 0.1", "--exact does not go with --epsilon"),
-    ("source.npz target.npz --exact --tau 1", "--tau needs --epsilon"),
+    ("source.npz target.npz --exact --tau 1", "--exact does not go with --tau; got 1. Leave one of them away."),
     ("source.npz target.npz --seed -1", "--seed must be a whole number from 0 to 4294967295"),
     ("source.npz target.npz --seed 4294967296", "--seed must be a whole number from 0 to 4294967295"),
     ("source.npz target.npz --reject no", "--reject goes with --method labels; got --method joint"),
     ("source.npz target.npz --method mapping --reject no", "--reject goes with --method labels"),
+    ("source.npz target.npz --method labels --reject=", "--reject must be a word; got nothing"),
     ("source.npz target.npz --method labels --reject 2", "--reject must not be a class of the source; got '2'"),
     ("source.npz target.npz --method mapping --kappa 1", "--kappa goes with --method joint or labels"),
     ("source.npz target.npz --method mapping --beta 1", "--beta goes with --method joint or labels"),
@@ -273,6 +314,7 @@ REFUSED = [
     ("source.npz target.npz --report source.npz", "--report 'source.npz' must be a directory"),
     ("source.npz target.npz --report source.npz/below", "must be a directory"),
     ("predictions.csv known.csv --report .", "--report 'predictions.csv' must not be one of the inputs"),
+    ("predictions.csv known.csv --report . --method mapping", "must not be one of the inputs"),
 ]
 
 
@@ -284,6 +326,7 @@ def test_refusals(here, capfd, line, message):
     np.savez("holes.npz", x=Data.z * np.nan)
     np.savez("huge.npz", x=Data.z * 1e200)
     Path("target.txt").write_text("1,2\n")
+    Path("renamed.csv").write_text(Path("known.csv").read_text().replace("a,b", "a,c"))
     Path("folder.npz").mkdir()
     if "predictions" in line:
         Path("words.csv").rename("predictions.csv")
@@ -295,6 +338,16 @@ def test_refusals(here, capfd, line, message):
     assert captured.err.count("\n") == 1
     assert message in captured.err
     assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
+
+
+def test_too_little_memory(here, monkeypatch, capfd):
+    def exhausted(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(JointTransportClassifier, "fit", exhausted)
+    assert main(["adapt", "source.npz", "target.npz"]) == 2
+    complaint = "source and target must fit into memory; got 60 and 45 samples of 2 features. Give fewer samples.\n"
+    assert capfd.readouterr().err == f"adaptive-ot: {complaint}"
 
 
 @pytest.mark.parametrize("option", ["--output", "--report"])

@@ -90,6 +90,10 @@ def test_what_is_no_finite_number_is_a_failure(tmp_path, number):
         b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": 0, "numbers": {"accuracy": NaN}}',
         b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": [], "numbers": {"accuracy": 1}}',
         b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": 0, "numbers": 1}',
+        b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": 0, "numbers": {}}',
+        b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": 0, "numbers": {"accuracy": "1"}}',
+        b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": 0.9, "numbers": {"accuracy": 1}}',
+        b'{"group": "pets", "task": "sketch -> photo", "method": "theirs", "seed": false, "numbers": {"accuracy": 1}}',
         b'{"group": "pets", "task": "sketch -> photo", "method": "another", "seed": 0, "numbers": {"accuracy": 1}}',
     ],
 )
@@ -140,6 +144,23 @@ def test_directories_of_others_are_refused(tmp_path, files, message):
     with pytest.raises(aot.InvalidInput, match=message):
         Journal(tmp_path, PLAN_OF_FOUR)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
+
+
+def test_one_run_at_a_time(tmp_path):
+    pytest.importorskip("fcntl")
+    complaints = []
+
+    def work(cell):
+        with pytest.raises(aot.InvalidInput) as refusal:
+            engine.run(PLAN_OF_FOUR, numbers_of, tmp_path)
+        complaints.append(str(refusal.value))
+        return numbers_of(cell)
+
+    engine.run(PLAN_OF_FOUR, work, tmp_path)
+    rule = f"output '{tmp_path}' must not be in use; got another run that writes to it."
+    assert [complaint.startswith(rule) for complaint in complaints] == [True] * 4
+    assert len(cells_in(tmp_path)) == 4
+    engine.run(PLAN_OF_FOUR, work, tmp_path)  # which has ended
 
 
 def test_a_file_is_no_directory(tmp_path):
@@ -251,6 +272,7 @@ def test_resumes_after_the_process_was_ended(slow, jobs, end):
     finished = 4 if jobs == 1 else 5  # the other process goes on
     wait_until(lambda: process.poll() or ("ours 2" in marks() and len(cells_in(Path("results"))) == finished))
     assert process.poll() is None
+    assert "must not be in use" in slow("results", jobs).communicate(timeout=PATIENCE)[1]
     if end == signal.SIGINT:
         os.killpg(process.pid, end)  # a terminal tells all processes
     else:
@@ -316,6 +338,17 @@ def test_table_of_several_datasets():
     assert rows[2][1:] == ["**60.0**", "**70.0**", "**65.0**", "**95.0**", "**95.0**", "**75.0**", "1.50"]
 
 
+def test_bars_in_names_do_not_end_a_column():
+    plan = Plan((("pets", "a|b -> c"), ("pets", "c -> a|b")), ("ours",), 1, {})
+    header = markdown(plan, outcomes_of(plan, {"ours": [[0.5], [0.5]]})).splitlines()[0]
+    assert header == r"| method | a\|b -> c | c -> a\|b |     mean | seconds |"
+
+
+def test_the_page_names_every_method():
+    page = (Path(__file__).parents[1] / "docs" / "benchmark.md").read_text()
+    assert [method for method in features.METHODS if f"`{method}`" not in page] == []
+
+
 def test_other_numbers_have_a_table_of_their_own(tmp_path):
     plan = Plan(TASKS, ("ours", "theirs"), 1, {"samples": 5})
     outcomes = [
@@ -359,6 +392,15 @@ def test_draws_depend_on_the_seed_and_the_names_alone(toy):
     np.testing.assert_array_equal(drawn.x_source, draw(toy, "a", "b", seed=3, samples=60).x_source[:40])
     np.testing.assert_array_equal(drawn.x_source, draw(toy, "a", "b", seed=3, samples=40, drop=1).x_source)
     assert not np.array_equal(drawn.x_source, draw(toy, "a", "b", seed=4, samples=40).x_source)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200, 1e-320])
+def test_rows_of_any_size_become_unit_rows(scale):
+    x = np.array([[3.0, 4.0], [-1.0, 0.0], [0.0, 0.0]])
+    dataset = Dataset("toy", dict.fromkeys("ab", Domain(x * scale, np.arange(3))), 3, {})
+    drawn = draw(dataset, "a", "b", seed=0, samples=3)
+    expected = np.array([[0.6, 0.8], [-1.0, 0.0], [0.0, 0.0]])[drawn.y_source]
+    np.testing.assert_allclose(drawn.x_source, expected, rtol=1e-3 if scale == 1e-320 else 1e-15)
 
 
 def test_draws_are_samples_without_replacement_of_unit_norm(toy):
@@ -417,6 +459,7 @@ def test_images_shrink_by_area():
 def here(tmp_path, monkeypatch):
     """A directory with a dataset of three domains in three formats, and one of images, to work in."""
     monkeypatch.chdir(tmp_path)
+    read_dataset.cache_clear()  # of another "pets"
     Path("pets").mkdir()
     names = np.array(["cat", "dog", "fox"])
     domains = {name: toy_domain(shift) for shift, name in enumerate(("art", "photo", "sketch"))}
@@ -438,7 +481,7 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def nearest_mean(x_source, y_source, x_target, seed):
+def nearest_mean(x_source, y_source, x_target):
     """A small method that has everything a method can have: outliers are far from all means."""
     means = np.stack([x_source[y_source == label].mean(axis=0) for label in np.unique(y_source)])
     distance = np.linalg.norm(x_target[:, None] - means, axis=2)
@@ -464,6 +507,20 @@ def test_datasets_are_read(here):
     np.testing.assert_allclose(digits.domains["usps"].x, archive["usps_train_x"].reshape(50, 24) / 255)
 
 
+def test_columns_are_matched_by_name(here):
+    """Also where the first domain has no names."""
+    expected = read_dataset(Path("pets")).domains
+    for old, new in (("photo.npz", "all.npz"), ("sketch.csv", "reversed.csv")):
+        Path("pets", old).rename(Path("pets", new))
+    lines = [line.split(",") for line in Path("pets/reversed.csv").read_text().splitlines()]
+    Path("pets/reversed.csv").write_text("\n".join(",".join(line[::-1]) for line in lines))
+    read_dataset.cache_clear()
+    found = read_dataset(Path("pets")).domains
+    assert list(found) == ["all", "art", "reversed"]
+    np.testing.assert_array_equal(found["all"].x, expected["photo"].x)
+    np.testing.assert_array_equal(found["reversed"].x, expected["sketch"].x)
+
+
 def test_all_pairs_are_tasks(here, fake):
     plan, _ = features.prepare([Path("pets"), Path("digits.npz")], methods=[fake])
     assert len(plan.tasks) == 6 + 2
@@ -476,7 +533,7 @@ def test_numbers_of_a_cell(here, fake):
     _, work = features.prepare([Path("pets")], methods=[fake], samples=50, drop=1, outliers=0.3)
     found = work(Cell("pets", "art -> sketch", fake, 2))
     drawn = draw(read_dataset(Path("pets")), "art", "sketch", seed=2, samples=50, drop=1, outliers=0.3)
-    prediction = nearest_mean(drawn.x_source, drawn.y_source, drawn.x_target, 2)
+    prediction = nearest_mean(drawn.x_source, drawn.y_source, drawn.x_target)
     right = (prediction.labels == drawn.y_target)[~drawn.outlier]
     counts = [np.bincount(y, minlength=9) for y in (drawn.y_source, drawn.y_target[~drawn.outlier])]
     shared = np.minimum(counts[0] / len(drawn.y_source), counts[1] / len(drawn.y_target))
@@ -518,7 +575,7 @@ def test_skada_is_kept_from_changing_settings():
         "import sklearn, numpy as np; from adaptive_ot.benchmark.rivals import RIVALS\n"
         "x = np.random.default_rng(0).normal(size=(30, 3)); y = np.arange(30) % 2\n"
         "import warnings; warnings.simplefilter('ignore')\n"
-        "RIVALS['SKADA CORAL'].run(x + y[:, None], y, x, 0)\n"
+        "RIVALS['SKADA CORAL'].run(x + y[:, None], y, x)\n"
         "import sys; assert 'skada' in sys.modules\n"
         "assert not sklearn.get_config()['enable_metadata_routing']"
     )
@@ -566,6 +623,16 @@ def test_command_with_several_processes(here, capsys):
     assert accuracies[0] == accuracies[1]
 
 
+def test_other_versions_are_another_benchmark(here, fake, monkeypatch, capsys):
+    arguments = ["benchmark", "features", "pets", "--output", "results", "--method", fake, "--seeds", "1"]
+    assert main(arguments) == 0
+    monkeypatch.setattr("adaptive_ot.benchmark.environment.version", lambda package: "99")
+    assert main(arguments) == 2
+    complaint = capsys.readouterr().err
+    assert f"versions numpy '{np.__version__}', not '99'" in complaint
+    assert complaint.endswith("Choose another directory.\n")
+
+
 def test_processes_side_by_side_have_one_thread():
     before = dict(os.environ)
     with engine._spawning():
@@ -602,7 +669,7 @@ REFUSALS = [
     ("empty --output results", "dataset 'empty' must have at least two domains; got none"),
     ("lonely --output results", "must have at least two domains; got 'photo'"),
     ("twice --output results", "must have one file a domain; got several called 'photo'"),
-    ("wide --output results", "must have the same features in every domain (2 in 'a'); got 3 in 'b'"),
+    ("wide --output results", "domain 'b' of dataset 'wide' must have as many features as 'a' (2); got 3"),
     ("mixed --output results", "must label every domain alike; got text and numbers in 'a' and 'b'"),
     ("broken --output results", "feature file 'broken/a.npz' must be a valid .npz file"),
     ("pets pets --output results", "datasets must have different names; got two 'pets'"),
@@ -610,7 +677,11 @@ REFUSALS = [
     ("pets/photo.npz --output results", "dataset 'pets/photo.npz' must have at least two domains"),
     ("unlabelled.npz --output results", "must hold 'usps_train_y' beside 'usps_train_x'"),
     ("colour.npz --output results", "must hold 'a_train_x' as uint8 of shape (images, height, width)"),
-    ("short.npz --output results", "must hold 'a_train_y' as 2 whole numbers or words"),
+    (
+        "short.npz --output results",
+        "must hold one label for each of its 2 samples; got shape (1,). Complete 'a_train_y'",
+    ),
+    ("unsigned.npz --output results", "got 9223372036854775808 in row 1. Convert 'a_train_y' to int64 or text."),
     ("text.npz --output results", "not a zip archive"),
     ("pets --output results --seeds 0", "--seeds must be a whole number from 1"),
     ("pets --output results --samples 0", "--samples must be a whole number from 1"),
@@ -621,7 +692,10 @@ REFUSALS = [
     ("pets --output results --outliers -0.1", "--outliers must be a number from 0"),
     ("pets --output results --outliers nan", "--outliers must be a number from 0"),
     ("pets --output results --jobs 0", "--jobs must be a whole number from 1"),
-    ("pets --output results --method magic", "--method must be a known one; got 'magic'. Choose from: AOT (joint)"),
+    (
+        "pets --output results --method magic",
+        "--method must be a known one; got 'magic'. Choose from: 'AOT (joint)', 'AOT mapping'",
+    ),
     ("pets --output results --task art", "--task must be SOURCE:TARGET, two domains of a dataset; got 'art'"),
     ("pets --output results --task art:art", "Choose two of the domains: art, photo, sketch."),
     ("pets --output README.txt", "--output 'README.txt' must be a directory"),
@@ -644,6 +718,7 @@ def test_refusals(here, fake, capfd, line, message):
         "unlabelled": {"usps_train_x": np.zeros((2, 2, 2), np.uint8)},
         "colour": {"a_train_x": np.zeros((2, 2, 2, 3), np.uint8), "a_train_y": [0, 1]},
         "short": {"a_train_x": np.zeros((2, 2, 2), np.uint8), "a_train_y": [0]},
+        "unsigned": {"a_train_x": np.zeros((2, 2, 2), np.uint8), "a_train_y": np.array([0, 2**63], np.uint64)},
     }.items():
         np.savez(f"{name}.npz", **arrays)
     for name in ("twice/photo.csv", "broken/a.npz", "text.npz", "README.txt"):

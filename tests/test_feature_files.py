@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adaptive_ot as aot
-from adaptive_ot.feature_files import read_features
+from adaptive_ot.feature_files import Features, matched, read_features
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
 WORDS = np.array(["cat", "dog", "cat", "a long name"])
@@ -44,12 +44,15 @@ def csv(x, y, label="y"):
     return "\n".join(lines).encode()
 
 
-def parquet(**columns):
+def parquet(index=(), **columns):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
+    table = pyarrow.table(columns)
+    if index:  # as pandas notes it
+        table = table.replace_schema_metadata({"pandas": json.dumps({"index_columns": index})})
     buffer = BytesIO()
-    parquet.write_table(pyarrow.table(columns), buffer)
+    parquet.write_table(table, buffer)
     return buffer.getvalue()
 
 
@@ -81,6 +84,11 @@ GOOD = {
     "words.parquet": (lambda: parquet(**COLUMNS, y=WORDS.tolist()), WORDS),
     "digits.parquet": (lambda: parquet(label=DIGITS, **COLUMNS), DIGITS),
     "pandas.parquet": (lambda: parquet(**COLUMNS, y=DIGITS, __index_level_0__=[5, 6, 7, 8]), DIGITS),
+    "index.parquet": (lambda: parquet(["time"], **COLUMNS, y=DIGITS, time=[5, 6, 7, 8]), DIGITS),
+    "labelled_rows.parquet": (lambda: parquet(["y"], **COLUMNS, y=DIGITS), DIGITS),
+    "range.parquet": (lambda: parquet([{"kind": "range", "start": 0}], **COLUMNS, y=DIGITS), DIGITS),
+    "blank_lines.csv": (lambda: csv(X, WORDS).replace(b"\n", b"\n\n"), WORDS),
+    "savetxt.csv": (lambda: csv(X, [f"{digit:.18e}" for digit in DIGITS]), DIGITS),
     "digits.safetensors": (lambda: safetensors(x=X, y=DIGITS), DIGITS),
 }
 
@@ -89,7 +97,7 @@ GOOD = {
 def test_every_format_is_read_alike(tmp_path, name):
     content, labels = GOOD[name]
     (tmp_path / name).write_bytes(content())
-    x, y = read_features(tmp_path / name)
+    x, y, _ = read_features(tmp_path / name)
     assert x.dtype == np.float64
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(y, labels)
@@ -112,6 +120,74 @@ def test_labels_may_be_missing_where_they_are_optional(tmp_path, name, content):
     assert read_features(tmp_path / name, labels="optional").y is None
     with pytest.raises(aot.InvalidInput, match=name.replace(".", r"\.")):
         read_features(tmp_path / name)
+
+
+UNKNOWN = {
+    "nan.npz": lambda: npz(x=X, y=np.full(4, np.nan)),
+    "blank.npz": lambda: npz(x=X, y=np.full(4, "")),
+    "blank.csv": lambda: csv(X, [""] * 4),
+    "nan.csv": lambda: csv(X, ["nan"] * 4),
+    "null.parquet": lambda: parquet(**COLUMNS, y=[None] * 4),
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_labels_that_are_all_missing_are_none_where_they_are_optional(tmp_path, name):
+    (tmp_path / name).write_bytes(UNKNOWN[name]())
+    assert read_features(tmp_path / name, labels="optional").y is None
+    with pytest.raises(aot.InvalidInput, match="must have a label for every sample; got none in"):
+        read_features(tmp_path / name)
+
+
+def test_python_objects_for_labels_can_be_left_out(tmp_path):
+    (tmp_path / "x.npz").write_bytes(zipped(**{"x.npy": npy(X), "y.npy": npy(np.full(4, None))}))
+    with pytest.raises(aot.InvalidInput, match="Save it as numbers or text, or leave 'y' out"):
+        read_features(tmp_path / "x.npz", labels="optional")
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        (["007", "07", "7"], ["007", "07", "7"]),
+        (["1", "+1", "2"], ["1", "+1", "2"]),
+        (["100000000000000000", "100000000000000001", "-3"], [10**17, 10**17 + 1, -3]),
+        (["9223372036854775808", "1", "2"], ["9223372036854775808", "1", "2"]),
+        (["1e300", "2e300", "3"], ["1e300", "2e300", "3"]),
+        (["9007199254740993.0", "9007199254740992.0", "1"], ["9007199254740993.0", "9007199254740992.0", "1"]),
+        (["3.0", "3", " 1.50e1"], [3, 3, 15]),
+    ],
+)
+def test_labels_in_text_are_neither_changed_nor_merged(tmp_path, cells, labels):
+    (tmp_path / "x.csv").write_bytes(csv(X[:3], cells))
+    assert np.asarray(read_features(tmp_path / "x.csv").y).tolist() == labels
+
+
+def test_labels_of_64_bits_survive(tmp_path):
+    labels = np.array([2**63 - 1, 2**63 - 2, -(2**63), 0])
+    np.savez(tmp_path / "x.npz", x=X, y=labels)
+    np.testing.assert_array_equal(read_features(tmp_path / "x.npz").y, labels)
+
+
+def test_columns_are_matched_by_name():
+    first, other = Features(X, DIGITS, ("a", "b", "c")), Features(X[:, ::-1], WORDS, ("c", "b", "a"))
+    found = matched("other", other, first, "the first")
+    np.testing.assert_array_equal(found.x, X)
+    assert (found.y is WORDS, found.columns) == (True, ("a", "b", "c"))
+    for bare in (other._replace(columns=None), Features(X, None)):  # by position where there are no names
+        np.testing.assert_array_equal(matched("other", bare, first, "the first").x, bare.x)
+        np.testing.assert_array_equal(matched("first", first, bare, "the other").x, X)
+    with pytest.raises(aot.InvalidInput, match=r"must have the columns of the first; got 'd' instead of 'a'\."):
+        matched("other", other._replace(columns=("c", "b", "d")), first, "the first")
+    with pytest.raises(aot.InvalidInput, match=r"must have the columns of the first; got none instead of 'c'\."):
+        matched("other", Features(X[:, :2], None, ("a", "b")), first, "the first")
+    with pytest.raises(aot.InvalidInput, match=r"must have as many features as the first \(3\); got 2\."):
+        matched("other", Features(X[:, :2], None), first, "the first")
+
+
+@pytest.mark.parametrize("name", ["words.csv", "words.parquet"])
+def test_names_of_columns_are_kept(tmp_path, name):
+    (tmp_path / name).write_bytes(GOOD[name][0]())
+    assert read_features(tmp_path / name).columns == ("a", "b", "c")
 
 
 @pytest.mark.parametrize(("given", "kept"), [("float16", "float32"), ("float32", "float32"), ("int8", "float64")])
@@ -143,11 +219,11 @@ BAD = {
     "pickle.npz": (lambda: pickle.dumps({"x": X}), "not a zip archive"),
     "object_x.npz": (
         lambda: zipped(**{"x.npy": npy(np.array([[None]])), "y.npy": npy(DIGITS)}),
-        "Object arrays cannot be loaded",
+        "must not hold Python objects; got some in 'x'. Save it as numbers or text.",
     ),
     "object_y.npz": (
         lambda: zipped(**{"x.npy": npy(X), "y.npy": npy(np.array(["a", None, "b", "c"]))}),
-        "Object arrays cannot be loaded",
+        "must not hold Python objects; got some in 'y'",
     ),
     "no_arrays.npz": (lambda: zipped(x="hello", y="you"), "must hold an array 'x' that can be read"),
     "empty_zip.npz": (lambda: zipped(), "must hold an array 'x'; got none"),
@@ -161,14 +237,16 @@ BAD = {
     "no_columns.npz": (lambda: npz(x=X[:, :0], y=DIGITS), "got shape (4, 0)"),
     "short.npz": (lambda: npz(x=X, y=DIGITS[:3]), "one label for each of its 4 samples; got shape (3,)"),
     "one_hot.npz": (lambda: npz(x=X, y=np.eye(4)), "one label for each of its 4 samples; got shape (4, 4)"),
-    "nan.npz": (lambda: npz(x=HOLES, y=DIGITS), "must hold finite numbers; got nan at row 1, column 1"),
-    "infinite.npz": (lambda: npz(x=np.where(X == 9, np.inf, X), y=DIGITS), "got inf at row 3, column 2"),
+    "nan.npz": (lambda: npz(x=HOLES, y=DIGITS), "must hold finite numbers; got nan in row 1, column 1"),
+    "infinite.npz": (lambda: npz(x=np.where(X == 9, np.inf, X), y=DIGITS), "got inf in row 3, column 2"),
     "complex.npz": (lambda: npz(x=X * 1j, y=DIGITS), "must hold real numbers in 'x'; got dtype complex128"),
     "text.npz": (lambda: npz(x=X.astype(str), y=DIGITS), "must hold real numbers in 'x'"),
     "dates.npz": (lambda: npz(x=X, y=np.zeros(4, "datetime64[s]")), "whole numbers or text; got dtype datetime64[s]"),
     "regression.npz": (lambda: npz(x=X, y=DIGITS / 2), "whole numbers or text; got 1.5 in row 0"),
-    "nan_label.npz": (lambda: npz(x=X, y=np.array([0, 1, np.nan, 2])), "must hold labels that are whole numbers"),
-    "blank_label.npz": (lambda: npz(x=X, y=np.array(["a", " ", "b", "c"])), "every sample; got none in row 1"),
+    "nan_label.npz": (lambda: npz(x=X, y=np.array([0, 1, np.nan, 2])), "for every sample; got none in row 2 of 'y'"),
+    "unsigned.npz": (lambda: npz(x=X, y=np.array([0, 1, 2, 2**63], np.uint64)), "got 9223372036854775808 in row 3"),
+    "large_labels.npz": (lambda: npz(x=X, y=np.array([0, 1, 1e300, 2e300])), "got 1e+300 in row 2"),
+    "blank_label.npz": (lambda: npz(x=X, y=np.array(["a", " ", "b", "c"])), "every sample; got none in row 1 of 'y'"),
     "huge.npz": (
         lambda: zipped(**{"x.npy": npy(X).replace(b"(4, 3)", b"(4000000000, 3000000000)"), "y.npy": npy(DIGITS)}),
         "must be a valid .npz file",
@@ -179,12 +257,17 @@ BAD = {
     "no_label.csv": (lambda: b"a,b,class\n1,2,cat\n", "one column named y or label; got 'a', 'b', 'class'"),
     "two_labels.csv": (lambda: b"a,y,label\n1,2,cat\n", "one column named y or label; got 'a', 'y', 'label'"),
     "only_label.csv": (lambda: b"y\n1\n", "must have a column of numbers beside the label; got 'y'"),
-    "words.csv": (lambda: b"a,b,y\n1,two,cat\n", "could not convert string 'two'"),
-    "hole.csv": (lambda: b"a,b,y\n1,,cat\n", "could not convert string ''"),
-    "blank_label.csv": (lambda: b"a,b,y\n1,2,cat\n1,2,\n", "must have a label for every sample; got none in row 1"),
+    "row_numbers.csv": (lambda: b",a,y\n0,1,cat\n", "a name of its own for every column; got ''."),
+    "twice.csv": (lambda: b"a,a,y\n0,1,cat\n", "a name of its own for every column; got 'a'."),
+    "words.csv": (lambda: b"a,b,y\n1,two,cat\n", "must hold numbers beside the label; got 'two' in line 2, column 'b'"),
+    "hole.csv": (lambda: b"a,b,y\n\n1,2,cat\n1,,cat\n", "got nothing in line 4, column 'b'. Fill it in"),
+    "blank_label.csv": (lambda: b"a,b,y\n1,2,cat\n1,2,\n", "for every sample; got none in line 3 of 'y'"),
+    "nan_label.csv": (lambda: b"a,b,label\n1,2,3\n1,2,nan\n", "got none in line 3 of 'label'"),
     "regression.csv": (lambda: b"a,b,y\n1,2,0.5\n1,2,1\n", "must hold labels that are whole numbers or text"),
-    "nan.csv": (lambda: b"a,b,y\n1,nan,cat\n", "got nan at row 0, column 1"),
-    "ragged.csv": (lambda: b"a,b,y\n1,2,cat\n1,2\n", "must be a valid .csv file"),
+    "nan.csv": (lambda: b"a,b,y\n1,nan,cat\n", "got nan in line 2, column 'b'"),
+    "ragged.csv": (lambda: b"a,b,y\n1,2,cat\n1,2\n", "must have 3 cells in every line; got 2 in line 3"),
+    "decimal_comma.csv": (lambda: b"y,a,b\ncat,1,2\ncat,1,5,2\n", "must have 3 cells in every line; got 4 in line 3"),
+    "open_quote.csv": (lambda: b'a,b,y\n1,2,"cat\n1,2,cat\n', "must be a valid .csv file"),
     "semicolons.csv": (lambda: b"a;b;y\n1;2;cat\n", "one column named y or label; got 'a;b;y'"),
     "binary.csv": (lambda: npy(X), "must be a valid .csv file"),
     "utf16.csv": (lambda: "a,b,y\n1,2,cat\n".encode("utf-16"), "must be a valid .csv file"),
@@ -199,8 +282,9 @@ BAD = {
     "no_label.parquet": (lambda: parquet(**COLUMNS), "one column named y or label; got 'a', 'b', 'c'"),
     "words.parquet": (lambda: parquet(a=["one", "two"], y=[0, 1]), "real numbers beside the label; got 'a' of type"),
     "lists.parquet": (lambda: parquet(a=[[1.0, 2.0], [3.0, 4.0]], y=[0, 1]), "got 'a' of type list"),
-    "null.parquet": (lambda: parquet(a=[1.0, None], y=[0, 1]), "got nan at row 1, column 0"),
-    "null_label.parquet": (lambda: parquet(a=[1.0, 2.0], y=[None, "a"]), "must hold labels that are"),
+    "null.parquet": (lambda: parquet(a=[1.0, None], y=[0, 1]), "got nan in row 1, column 'a'"),
+    "null_label.parquet": (lambda: parquet(a=[1.0, 2.0], label=[None, "a"]), "got none in row 0 of 'label'"),
+    "null_number.parquet": (lambda: parquet(a=[1.0, 2.0], label=[3, None]), "got none in row 1 of 'label'"),
     "no_rows.parquet": (lambda: parquet(a=X[:0, 0], y=DIGITS[:0]), "got shape (0, 1)"),
     "text.safetensors": (lambda: b"hello, this is not it", "must be a valid .safetensors file"),
     "truncated.safetensors": (lambda: safetensors(x=X, y=DIGITS)[:-9], "must be a valid .safetensors file"),
@@ -212,7 +296,7 @@ BAD = {
     ),
     "no_x.safetensors": (lambda: safetensors(features=X, y=DIGITS), "must hold an array 'x'"),
     "no_y.safetensors": (lambda: safetensors(x=X), "must hold an array 'y'; got 'x'"),
-    "nan.safetensors": (lambda: safetensors(x=HOLES, y=DIGITS), "got nan at row 1, column 1"),
+    "nan.safetensors": (lambda: safetensors(x=HOLES, y=DIGITS), "got nan in row 1, column 1"),
     "short.safetensors": (lambda: safetensors(x=X, y=DIGITS[:1]), "one label for each of its 4 samples"),
 }
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from adaptive_ot._files import check_input, open_archive, trouble
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.feature_files import READABLE, Features, read_features
+from adaptive_ot.feature_files import READABLE, Content, Features, checked_labels, matched, read_features
 
 # In an archive of images: the training images of a domain, whose labels are called alike.
 IMAGES = re.compile(r"(.+)_train_x")
@@ -82,10 +82,7 @@ def _checked_images(name: str, domain: str, x: np.ndarray, y: np.ndarray) -> tup
     if x.ndim != 3 or x.dtype != np.uint8 or not x.size:
         rule = f"must hold '{domain}_train_x' as uint8 of shape (images, height, width)"
         raise InvalidInput(name, rule, f"{x.dtype} of shape {x.shape}", "Convert it.")
-    if y.shape != (len(x),) or y.dtype.kind not in "biuU":
-        rule = f"must hold '{domain}_train_y' as {len(x)} whole numbers or words"
-        raise InvalidInput(name, rule, f"{y.dtype} of shape {y.shape}", "Convert it.")
-    return x, y
+    return x, np.asarray(checked_labels(name, Content(x, y, f"{domain}_train_y"), len(x)))
 
 
 def shrink(images: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -109,13 +106,11 @@ def _areas(size: int, smaller: int) -> np.ndarray:
 
 
 def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[int, dict[str, Domain]]:
-    """Classes become numbers, the same in all domains."""
+    """Classes become numbers, the same in all domains; columns stand as in the first domain that names them."""
     labels = {domain: np.asarray(features.y) for domain, features in found.items()}
-    first, *others = found
+    first, *others = sorted(found, key=lambda domain: found[domain].columns is None)
     for other in others:
-        if found[other].x.shape[1] != found[first].x.shape[1]:
-            rule = f"must have the same features in every domain ({found[first].x.shape[1]} in '{first}')"
-            raise InvalidInput(name, rule, f"{found[other].x.shape[1]} in '{other}'", "Use one set of features.")
+        found[other] = matched(f"domain '{other}' of {name}", found[other], found[first], f"'{first}'")
         if (labels[other].dtype.kind == "U") != (labels[first].dtype.kind == "U"):
             given = f"'{first}' and '{other}'"
             raise InvalidInput(name, "must label every domain alike", f"text and numbers in {given}", "Convert one.")

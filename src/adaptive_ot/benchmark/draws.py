@@ -42,7 +42,7 @@ def draw(
     samples
         Rows to draw, without replacement.
     drop
-        Classes that are missing in the target; which ones depends on the seed alone.
+        Classes that are missing in the target; which ones depends on the seed and the number of classes.
     outliers
         This share of the target is replaced by rows whose features come from a random row of the target each.
     """
@@ -75,5 +75,7 @@ def _rows(domain: Domain, seed: int, name: str, samples: int, classes: np.ndarra
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
+    _, exponent = np.frexp(np.abs(x).max(axis=1, keepdims=True))
+    x = np.ldexp(x, -exponent)  # squares of very large or small numbers do not fit; powers of two change no digit
     norms = np.linalg.norm(x, axis=1, keepdims=True)
     return x / np.where(norms > 0, norms, 1.0)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_ot.benchmark.journal import Journal
+from adaptive_ot.benchmark.journal import Journal, alone_in
 from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.errors import InvalidInput
 
@@ -60,19 +60,19 @@ def run(
     list of Outcome
         One for every cell, in the order of the plan. A cell that raised an error has its message instead of numbers.
     """
-    journal = Journal(directory, plan)
-    outcomes = dict(journal.finished)
-    left = [cell for cell in plan.cells if cell not in outcomes]
+    with alone_in(directory), _terminating_as_ctrl_c():
+        journal = Journal(directory, plan)
+        outcomes = dict(journal.finished)
+        left = [cell for cell in plan.cells if cell not in outcomes]
 
-    def started(cell: Cell) -> None:
-        if progress:
-            progress(Progress(len(outcomes), len(plan.cells), cell))
+        def started(cell: Cell) -> None:
+            if progress:
+                progress(Progress(len(outcomes), len(plan.cells), cell))
 
-    def ended(outcome: Outcome) -> None:
-        journal.add(outcome)
-        outcomes[outcome.cell] = outcome
+        def ended(outcome: Outcome) -> None:
+            journal.add(outcome)
+            outcomes[outcome.cell] = outcome
 
-    with _terminating_as_ctrl_c():
         if jobs == 1 or len(left) < 2:
             for cell in left:
                 started(cell)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("adaptive-ot", "numpy", "scipy", "numba", "scikit-learn", "pot", "skada", "torch")
+# Those whose numbers end up in the results, and others that are worth a note.
+DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")
+PACKAGES = (*DECISIVE, "numba", "torch")
 
 
 def environment() -> dict[str, Any]:
@@ -25,8 +28,13 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
-        "packages": {package: found for package in PACKAGES if (found := _installed(package))},
+        "packages": versions(PACKAGES),
     }
+
+
+def versions(packages: Iterable[str]) -> dict[str, str]:
+    """Of those that are installed."""
+    return {package: found for package in packages if (found := _installed(package))}
 
 
 def _installed(package: str) -> str | None:

@@ -17,6 +17,7 @@ import numpy as np
 from adaptive_ot._validation import number, whole_number
 from adaptive_ot.benchmark.domains import Dataset, read_dataset
 from adaptive_ot.benchmark.draws import Draw, draw
+from adaptive_ot.benchmark.environment import DECISIVE, versions
 from adaptive_ot.benchmark.method import Method
 from adaptive_ot.benchmark.ours import OURS
 from adaptive_ot.benchmark.plan import Cell, Plan
@@ -53,7 +54,7 @@ class FeatureBenchmark:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # rivals warn of what the table will show
             _load(cell.method)
-            return _judge(METHODS[cell.method], drawn, cell.seed)
+            return _judge(METHODS[cell.method], drawn)
 
 
 def prepare(
@@ -92,7 +93,8 @@ def prepare(
         raise InvalidInput("outliers", "must be a share below 1", outliers, "Choose a smaller one, as 0.2.")
     for method in methods:
         if method not in METHODS:
-            raise InvalidInput("method", "must be a known one", repr(method), f"Choose from: {', '.join(METHODS)}.")
+            remedy = f"Choose from: {', '.join(map(repr, METHODS))}."
+            raise InvalidInput("method", "must be a known one", repr(method), remedy)
     chosen = tuple(dict.fromkeys(methods or METHODS))
     for method in chosen:
         METHODS[method].check()
@@ -106,6 +108,7 @@ def prepare(
             "drop": drop,
             "outliers": outliers,
             "data": {name: dataset.digests for name, (dataset, _) in found.items()},
+            "versions": versions(DECISIVE),
         },
     )
     return plan, FeatureBenchmark({name: path for name, (_, path) in found.items()}, samples, drop, outliers)
@@ -141,9 +144,9 @@ def _pairs(datasets: Sequence[Dataset], tasks: Sequence[str]) -> tuple[tuple[str
     return tuple((group, name) for group, asked, name in pairs if not tasks or asked in tasks)
 
 
-def _judge(method: Method, drawn: Draw, seed: int) -> dict[str, float]:
+def _judge(method: Method, drawn: Draw) -> dict[str, float]:
     started = time.perf_counter()
-    prediction = method.run(drawn.x_source, drawn.y_source, drawn.x_target, seed)
+    prediction = method.run(drawn.x_source, drawn.y_source, drawn.x_target)
     seconds = time.perf_counter() - started
     right = np.asarray(prediction.labels) == drawn.y_target
     numbers = {"accuracy": float(right[~drawn.outlier].mean()), "seconds": seconds}
@@ -163,4 +166,4 @@ def _load(method: str) -> None:
     y = np.arange(24) % 2
     x[:, 0] += 4 * y
     with suppress(Exception):  # if something is wrong, the cell itself will say so
-        METHODS[method].run(x, y, x + 0.1, 0)
+        METHODS[method].run(x, y, x + 0.1)

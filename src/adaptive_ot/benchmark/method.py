@@ -33,9 +33,9 @@ SKADA = Package("skada", "skada", "bench")
 
 
 class Method(NamedTuple):
-    """From features and labels of the source, features of the target and a seed to labels of the target."""
+    """From features and labels of the source and features of the target to labels of the target."""
 
-    run: Callable[[np.ndarray, np.ndarray, np.ndarray, int], Prediction]
+    run: Callable[[np.ndarray, np.ndarray, np.ndarray], Prediction]
     needs: tuple[Package, ...] = (SKLEARN,)
 
     def check(self) -> None:

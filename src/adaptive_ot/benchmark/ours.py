@@ -17,7 +17,7 @@ SOFT = SoftKL(0.5), Entropic(0.05)
 def joint(marginals: Marginals | None = None, solver: Entropic | None = None) -> Method:
     """Features and labels matched jointly, under one of the models of the family."""
 
-    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         from adaptive_ot.adapt import JointTransportClassifier
 
         return _fitted(JointTransportClassifier(marginals=marginals, solver=solver), x_source, y_source, x_target)
@@ -25,14 +25,14 @@ def joint(marginals: Marginals | None = None, solver: Entropic | None = None) ->
     return Method(run)
 
 
-def labels(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+def labels(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
     """Labels that travel along the plan."""
     from adaptive_ot.adapt import LabelTransportClassifier
 
     return _fitted(LabelTransportClassifier(), x_source, y_source, x_target)
 
 
-def mapping(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+def mapping(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
     """Sources that are moved to the target, and a classifier trained on them where they arrive."""
     from adaptive_ot.adapt import TransportAdapter
 

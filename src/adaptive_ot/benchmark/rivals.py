@@ -14,20 +14,20 @@ import numpy as np
 from adaptive_ot.benchmark.method import POT, SKADA, SKLEARN, Method, Prediction, classifier, stacked
 
 
-def source_only(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+def source_only(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
     """No adaptation."""
     return Prediction(classifier().fit(x_source, y_source).predict(x_target))
 
 
-def centred(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+def centred(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
     """The simplest adaptation: the mean of each domain is taken away."""
-    return source_only(x_source - x_source.mean(axis=0), y_source, x_target - x_target.mean(axis=0), seed)
+    return source_only(x_source - x_source.mean(axis=0), y_source, x_target - x_target.mean(axis=0))
 
 
 def pot(transport: str, **settings: Any) -> Method:
     """Move the sources with a class of `ot.da`, and train on them where they arrive."""
 
-    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         import ot.da
 
         # Entropic plans underflow unless costs are scaled; their median is also what reg_e is then relative to.
@@ -41,7 +41,7 @@ def pot(transport: str, **settings: Any) -> Method:
 def skada(build: Callable[[Any, tuple[int, int]], Any]) -> Method:
     """A model of SKADA, built from the module and the shape of the smaller domain."""
 
-    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray, seed: int) -> Prediction:
+    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         import sklearn
 
         # SKADA switches metadata routing on for everybody, as soon as it is imported; afterwards all is as it was.

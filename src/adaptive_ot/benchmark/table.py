@@ -119,6 +119,7 @@ def _mean(outcomes: list[Outcome], method: str, name: str, form: str) -> str:
 def _table(methods: Iterable[str], columns: list[Column]) -> str:
     """Markdown that is aligned for those who read it as it is."""
     texts = [["method", *methods], *([column.heading, *column.shown()] for column in columns)]
+    texts = [[cell.replace("|", "\\|") for cell in column] for column in texts]
     widths = [max(map(len, column)) for column in texts]
     first, *others = ([cell.rjust(width) for cell in column] for column, width in zip(texts, widths, strict=True))
     header, *rows = zip([cell.strip().ljust(widths[0]) for cell in first], *others, strict=True)

@@ -13,11 +13,15 @@ import numpy as np
 from rich.console import Console
 
 from adaptive_ot import plot
-from adaptive_ot._files import write_atomically
+from adaptive_ot._files import trouble, write_atomically
 from adaptive_ot.cli import show
 from adaptive_ot.feature_files import Features
 
 CLASSES_SHOWN = 12
+
+# What a report may hold.
+SUMMARY, PREDICTIONS, MOVED, PICTURES = "summary.json", "predictions.csv", "moved.npz", ("plan.png", "labels.png")
+REPORT = (SUMMARY, PREDICTIONS, MOVED, *PICTURES)
 
 
 class Adapted(NamedTuple):
@@ -33,11 +37,6 @@ class Adapted(NamedTuple):
 def suffixes(method: str) -> tuple[str, ...]:
     """What a result can be written to."""
     return (".npz",) if method == "mapping" else (".csv",)
-
-
-def report_files(method: str) -> tuple[str, ...]:
-    """What a report may hold."""
-    return "summary.json", "moved.npz" if method == "mapping" else "predictions.csv", "plan.png", "labels.png"
 
 
 def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
@@ -121,16 +120,17 @@ def write_result(option: str, path: Path, done: Adapted) -> None:
     write_atomically(option, path, lambda file: np.savez(file, **arrays))
 
 
-def write_report(folder: Path, done: Adapted, of: dict[str, Any], method: str) -> list[str]:
-    """Everything into a directory, the summary last; the names of the files."""
-    about, result, *pictures = (folder / name for name in report_files(method))
+def write_report(folder: Path, done: Adapted, of: dict[str, Any]) -> list[str]:
+    """Everything into a directory, the summary last, in the place of an older report; the names of the files."""
+    about, result = folder / SUMMARY, folder / (PREDICTIONS if done.moved is None else MOVED)
+    older = {folder / name for name in REPORT} if about.exists() else set()
     write_result("--report", result, done)
     written = [result]
     labels = done.source.y, done.labels if done.target.y is None else done.target.y
     sides: list[Any] = [None if each is None else _sortable(each) for each in labels]
     drawers = (plot.plan, plot.label_plan) if all(each is not None for each in sides) else (plot.plan,)
     if done.estimator.solution_ is not None:
-        for picture, draw in zip(pictures, drawers, strict=False):
+        for picture, draw in zip((folder / name for name in PICTURES), drawers, strict=False):
             figure: Any = draw(done.estimator.solution_, *sides).figure
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about letters that the font does not have
@@ -139,6 +139,9 @@ def write_report(folder: Path, done: Adapted, of: dict[str, Any], method: str) -
     names = [str(path) for path in (*written, about)]
     text = json.dumps(of | {"report": names}, indent=2) + "\n"
     write_atomically("--report", about, lambda file: file.write(text.encode()))
+    for path in older - {*written, about}:
+        with trouble(f"--report '{path}'", "must not stay from an older report"):
+            path.unlink(missing_ok=True)
     return names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from adaptive_ot.cli import adapted, files
 from adaptive_ot.cli.adapted import Adapted
 from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.solving import Model
-from adaptive_ot.feature_files import Features, read_features
+from adaptive_ot.feature_files import Features, matched, read_features
 
 OPTIONS = ("kappa", "beta", "epsilon", "mass", "tau")
 LARGEST_SEED = 2**32 - 1
@@ -55,18 +56,23 @@ def run(request: Request) -> int:
     source, target = _read(request)
     if report:
         make_directory("--report", report)
-        for name in adapted.report_files(request.method):
+        for name in adapted.REPORT:
             files.check_output(report / name, (Path(name).suffix,), inputs=inputs, option="--report")
     started = time.perf_counter()
-    with steps_bar() as progress, _named():
+    with steps_bar() as progress, _named(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of libraries, about what the user did not write
         progress(f"adapting {len(source.x)} sources and {len(target.x)} targets")
-        done = _adapted(estimator, request, source, target)
+        try:
+            done = _adapted(estimator, request, source, target)
+        except MemoryError:
+            given = f"{len(source.x)} and {len(target.x)} samples of {source.x.shape[1]} features"
+            raise InvalidInput("source and target", "must fit into memory", given, "Give fewer samples.") from None
     summary = adapted.summary(done, request.method, time.perf_counter() - started)
     if output:
         adapted.write_result("--output", output, done)
         summary["output"] = str(output)
     if report:
-        summary["report"] = adapted.write_report(report, done, summary, request.method)
+        summary["report"] = adapted.write_report(report, done, summary)
     if request.json:
         print(json.dumps(summary, indent=2))
     else:
@@ -78,8 +84,15 @@ def _estimator(request: Request) -> Any:
     """The estimator for the method, after options that do not go together are refused."""
     if request.exact and request.epsilon is not None:
         raise InvalidInput("--exact", "does not go with --epsilon", request.epsilon, "Leave one of them away.")
+    if request.exact and request.model.tau is not None:
+        raise InvalidInput("--exact", "does not go with --tau", f"{request.model.tau:g}", "Leave one of them away.")
+    if request.model.mass is not None and request.model.mass > 1:
+        rule = "must be at most 1, which is all"
+        raise InvalidInput("--mass", rule, f"{request.model.mass:g}", "Choose a smaller one.")
     if request.reject is not None and request.method != "labels":
         raise InvalidInput("--reject", "goes with --method labels", f"--method {request.method}", "Leave it away.")
+    if request.reject is not None and not request.reject.strip():
+        raise InvalidInput("--reject", "must be a word", "nothing", "Choose one, or leave it away.")
     if not 0 <= request.seed <= LARGEST_SEED:
         rule = f"must be a whole number from 0 to {LARGEST_SEED}"
         raise InvalidInput("--seed", rule, request.seed, "Choose another.")
@@ -107,16 +120,16 @@ def _read(request: Request) -> tuple[Features, Features]:
     target = read_features(request.target, "optional", names[1])
     if request.source.samefile(request.target):
         raise InvalidInput(names[1], "must be another file than the source", "the same", "Give the target's features.")
-    columns = source.x.shape[1], target.x.shape[1]
-    if columns[0] != columns[1]:
-        rule = f"must have as many features as the source ({columns[0]})"
-        raise InvalidInput(names[1], rule, columns[1], "Use the same features for both.")
+    target = matched(names[1], target, source, "the source")
     for name, x in zip(names, (source.x, target.x), strict=True):
         largest = min(LARGEST, 1e-4 * float(np.finfo(x.dtype).max) ** 0.5)  # squared differences are summed up
         if np.abs(x).max() > largest:
             raise InvalidInput(name, f"must hold numbers up to {largest:.0e}", np.abs(x).max(), "Rescale the features.")
-    if request.reject is not None and source.y is not None and request.reject in source.y.astype(str):
+    classes = set() if source.y is None else set(source.y.astype(str).tolist())
+    if request.reject in classes:
         raise InvalidInput("--reject", "must not be a class of the source", repr(request.reject), "Choose another.")
+    if classes and target.y is not None and not {*classes, request.reject} & set(target.y.astype(str).tolist()):
+        target = target._replace(y=None)  # all -1, say: nothing that a label could be compared with
     return source, target
 
 

@@ -159,7 +159,8 @@ def adapt(
     """Labels for a target without labels, from a source with labels that only partly matches it.
 
     Files are .npz or .safetensors (arrays "x", samples x features, and "y"), or .csv or .parquet (a column a feature,
-    and one named y or label). Labels are numbers or words. Those of the target are only used to print the accuracy.
+    and one named y or label; columns are matched by name). Labels are numbers or words. Those of the target are only
+    used to print the accuracy.
 
     Parameters
     ----------
@@ -231,7 +232,7 @@ def features(
     output
         The directory for the results.
     method
-        One of the methods, as "AOT (joint)"; give it several times for several. All, if not given.
+        One of the methods in docs/benchmark.md, as "AOT (joint)"; give it several times for several. All, if not given.
     task
         One of the tasks, as SOURCE:TARGET; give it several times for several. All, if not given.
     seeds
