@@ -140,6 +140,22 @@ def test_warnings_of_libraries_are_not_shown(here, capsys):
     assert summary(capsys, "many.npz", "target.npz")["classes"] == 60
 
 
+def test_units_of_single_features_can_be_undone(here, capsys):
+    units = np.array([1.0, 1024.0])
+    np.savez("source_units.npz", x=Data.x * units, y=Data.y)
+    np.savez("target_units.npz", x=Data.z * units)
+    masses = [
+        summary(capsys, *files, *option)["mass"]
+        for option in ([], ["--standardize"])
+        for files in (("source.npz", "target.npz"), ("source_units.npz", "target_units.npz"))
+    ]
+    assert abs(masses[0] - masses[1]) > 1e-3
+    assert masses[2] == pytest.approx(masses[3], abs=1e-9)
+    summary(capsys, "source_units.npz", "target_units.npz", "--standardize", "--method", "mapping", "-o", "moved.npz")
+    centre = Data.z[~Data.strange].mean(axis=0) * units  # in the units of the files again
+    assert (np.abs(read_features("moved.npz").x.mean(axis=0) - centre) < 5 * units).all()
+
+
 def test_mapping(here, capsys):
     shown = summary(capsys, "source.npz", "target.npz", "--method", "mapping", "--output", "moved.npz")
     adapter = TransportAdapter().fit(Data.both, sample_domain=Data.domain)

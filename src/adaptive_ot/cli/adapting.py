@@ -12,6 +12,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from rich.console import Console
+from sklearn.preprocessing import StandardScaler
 
 from adaptive_ot import Entropic, Exact, InvalidInput
 from adaptive_ot._files import make_directory
@@ -34,6 +35,7 @@ class Request(NamedTuple):
     source: Path
     target: Path
     method: Literal["joint", "labels", "mapping"]
+    standardize: bool
     kappa: float | None
     beta: float | None
     epsilon: float | None
@@ -136,14 +138,16 @@ def _read(request: Request) -> tuple[Features, Features]:
 def _adapted(estimator: Any, request: Request, source: Features, target: Features) -> Adapted:
     """Fit; the labels of the target stay outside."""
     x = np.concatenate([source.x, target.x])
+    scaler = StandardScaler(with_mean=request.standardize, with_std=request.standardize)
+    x = scaler.fit_transform(x)
     domain = np.repeat([0, -1], [len(source.x), len(target.x)])
     if request.method == "mapping":
         moved = estimator.fit_transform(x, sample_domain=domain)[domain >= 0]
-        return Adapted(estimator, source, target, None, moved)
+        return Adapted(estimator, source, target, None, scaler.inverse_transform(moved))
     y: Any = source.y
     hidden = np.concatenate([y, np.resize(y, len(target.x))])  # never looked at
     estimator.fit(x, hidden, sample_domain=domain)
-    return Adapted(estimator, source, target, estimator.predict(target.x), None)
+    return Adapted(estimator, source, target, estimator.predict(x[domain < 0]), None)
 
 
 @contextmanager

@@ -143,6 +143,7 @@ def adapt(
     /,
     *,
     method: Literal["joint", "labels", "mapping"] = "joint",
+    standardize: Annotated[bool, Parameter(negative=())] = False,
     kappa: float | None = None,
     beta: float | None = None,
     epsilon: float | None = None,
@@ -171,6 +172,8 @@ def adapt(
     method
         "joint": a classifier is fitted to plans over features and classes; "labels": labels travel along the plan;
         "mapping": sources are moved to the target, for any classifier.
+    standardize
+        Bring all features to mean 0 and deviation 1 over both files: for features of different units.
     kappa
         Weight of the distance beside the classes, 0.5 if not given; not for "mapping".
     beta
@@ -201,7 +204,11 @@ def adapt(
     from adaptive_ot.cli.solving import Model
 
     model = Model(equal, mass, tau, None)
-    return run(Request(source, target, method, kappa, beta, epsilon, exact, model, reject, output, report, seed, json))
+    return run(
+        Request(
+            source, target, method, standardize, kappa, beta, epsilon, exact, model, reject, output, report, seed, json
+        )
+    )
 
 
 benchmark = App(name="benchmark", help="Compare methods of domain adaptation; what is finished survives a crash.")
