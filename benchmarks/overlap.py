@@ -39,9 +39,7 @@ OURS: tuple[str, ...] = (
 )
 OTHERS: tuple[str, ...] = (
     "POT unbalanced",
-    "POT Sinkhorn",
     "POT Sinkhorn L1L2",
-    "SKADA subspace alignment",
     "source only, domains centred",
     "source only",
 )
@@ -95,8 +93,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("dataset", type=Path)
     parser.add_argument("--output", type=Path, required=True, help="directory for the cells")
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--samples", type=int, default=1000)
+    parser.add_argument("--seeds", type=int, default=4, help="which classes are missing depends on them")
+    parser.add_argument("--samples", type=int, default=500)
     parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
     found, accuracies, tables = {}, {}, {}

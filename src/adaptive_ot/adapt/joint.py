@@ -47,9 +47,8 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         matcher = self._matcher(x, self._frame.coordinates(z), members)
         self._frame.set_unit(matcher.typical)
         target = self._frame.coordinates(z)
-        matching = matcher.by_distance(p, beta)
-        self._head.fit(matching.moved / self._frame.unit, p, alike)
-        q = self._head.probabilities(target)
+        matching, all_alike = matcher.by_distance(p, beta), x + (matcher.centre - x.mean(axis=0))
+        q = self._first_guess((all_alike, matching.moved), p, target)
         for self.n_iter_ in range(1, most + 1):
             matching = matcher.by_class(p, q, kappa, beta)
             together = np.concatenate([matching.moved / self._frame.unit, target])
@@ -60,6 +59,14 @@ class JointMatching(ClassifierMixin, DomainEstimator):
             if (before.argmax(axis=1) == q.argmax(axis=1)).all():
                 break
         return matching, z
+
+    def _first_guess(self, moved: tuple[np.ndarray, ...], p: np.ndarray, target: np.ndarray) -> np.ndarray:
+        """The mean of what classifiers say that are fitted on sources moved in several ways: few tasks mislead all."""
+        guesses = []
+        for x in moved:
+            self._head.fit(x / self._frame.unit, p, np.ones(len(x)))
+            guesses.append(self._head.probabilities(target))
+        return np.mean(guesses, axis=0)
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Class probabilities of samples of the target domain; the other arguments are for pipelines, and ignored."""
@@ -92,11 +99,12 @@ class JointMatching(ClassifierMixin, DomainEstimator):
 class JointTransportClassifier(JointMatching):
     """A classifier for a target domain without labels, learnt from a source domain that only partly matches it.
 
-    A first plan matches the domains by distance; a classifier is fitted on the sources where it moves them. From then
-    on, a plan for the joint cost beta (kappa |x - z|^2 / median - <p, q>), with source labels p and predicted target
-    probabilities q, and a fit on the moved sources and on the targets with the labels that the plan sends them, by
-    weight of the mass that arrives, take turns. Samples that match nothing carry no mass and so do not matter. Under
-    adaptive transport, no class sends more than the target seems to hold of it.
+    A first plan matches the domains by distance. One classifier is fitted on sources where it moves them, another on
+    sources moved all alike, by the difference of the means; the first guess is the mean of theirs. From then on, a plan
+    for the joint cost beta (kappa |x - z|^2 / median - <p, q>), with source labels p and predicted target probabilities
+    q, and a fit on the moved sources and on the targets with the labels that the plan sends them, by weight of the mass
+    that arrives, take turns. Samples that match nothing carry no mass and so do not matter. Under adaptive transport,
+    no class sends more than the target seems to hold of it.
 
     Parameters
     ----------
