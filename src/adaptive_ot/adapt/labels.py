@@ -22,6 +22,9 @@ from adaptive_ot.marginals import Marginals
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
 
+# For the joint cost: one that corrects the first guess, and one for the labels to flow along.
+PLANS = 2
+
 
 class Received:
     """What reached the fitted targets; a sample that was not fitted is taken for the nearest that was."""
@@ -40,7 +43,7 @@ class Received:
 class LabelTransportClassifier(JointMatching):
     """Labels of sources flow to targets along the transport plan; targets that receive none can be rejected.
 
-    The plan is the first for the joint cost, as of `JointTransportClassifier`. A sample that was not fitted gets the
+    The plan is the second for the joint cost, as of `JointTransportClassifier`. A sample that was not fitted gets the
     label of the nearest target that was.
 
     Parameters
@@ -93,7 +96,7 @@ class LabelTransportClassifier(JointMatching):
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> LabelTransportClassifier:
         """Fit on sources (domain >= 0) with labels and targets (< 0), whose labels are ignored."""
-        matching, targets = self._alternate(X, y, sample_domain, 1)
+        matching, targets = self._alternate(X, y, sample_domain, PLANS)
         if self.reject_label is not None and self.reject_label in self.classes_.tolist():
             remedy = "Choose a label of its own, or None."
             raise InvalidInput("reject_label", "must not be a class of the source", self.reject_label, remedy)
