@@ -51,7 +51,7 @@ def mean(outcomes: list[Outcome], method: str, number: str) -> float:
 
 
 def draw(found: dict[str, list[Outcome]], accuracies: dict[str, dict[str, float]]) -> Any:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.6), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(12, 4.6), layout="constrained")
     for method in OURS[:-1]:
         numbers = [o.numbers for of in found.values() for o in of if o.cell.method == method and o.numbers]
         overlap, mass = (np.array([n[name] for n in numbers]) for name in ("true_overlap", "transported_mass"))
@@ -65,21 +65,14 @@ def draw(found: dict[str, list[Outcome]], accuracies: dict[str, dict[str, float]
     left.legend(fontsize=8)
     for method in (*OURS, *OTHERS):
         ours = method in OURS
-        style = {"color": COLOURS[method], "marker": "o"} if ours else {"color": "black", "alpha": 0.35}
-        right.plot(list(SETTINGS), [100 * accuracies[name][method] for name in SETTINGS], **style)
-        right.annotate(
-            method.removesuffix(" (joint)"),
-            (len(SETTINGS) - 1, 100 * accuracies["20 % outliers"][method]),
-            xytext=(6, 0),
-            textcoords="offset points",
-            fontsize=7,
-            va="center",
-            color=style["color"],
-        )
+        style = {"color": COLOURS[method], "marker": "o"} if ours else {"color": "black", "alpha": 0.4, "marker": "."}
+        heights = [100 * accuracies[name][method] for name in SETTINGS]
+        dashes = "-" if ours else (0, (1 + 2 * OTHERS.index(method), 1))
+        right.plot(list(SETTINGS)[:-1], heights[:-1], linestyle=dashes, label=method.removesuffix(" (joint)"), **style)
+        right.plot(list(SETTINGS)[-1:], heights[-1:], **style)
     right.set(ylabel="accuracy in percent, mean over tasks", title="Accuracy as the overlap shrinks")
     right.tick_params(axis="x", labelrotation=20)
-    right.margins(x=0.02)
-    right.set_xlim(-0.1, len(SETTINGS) + 0.4)
+    right.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
     return figure
