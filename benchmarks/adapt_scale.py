@@ -27,7 +27,8 @@ def domains(samples: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     """Features and classes of both domains."""
     rng = np.random.default_rng(0)
     centres = rng.normal(size=(CLASSES, FEATURES))
-    turn = np.linalg.qr(np.eye(FEATURES) + 0.03 * rng.normal(size=(FEATURES, FEATURES)))[0]
+    turn, signs = np.linalg.qr(np.eye(FEATURES) + 0.03 * rng.normal(size=(FEATURES, FEATURES)))
+    turn *= np.sign(np.diag(signs))  # a small turn, without reflections
     shift = 0.5 * rng.normal(size=FEATURES)
     y, w = rng.integers(CLASSES, size=samples), rng.integers(CLASSES - MISSING, size=samples)
     x = centres[y] + NOISE * rng.normal(size=(samples, FEATURES))
