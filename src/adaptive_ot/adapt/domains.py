@@ -111,15 +111,14 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
     """Which samples are sources: all, if nothing is said about domains; `both` must be there, if one is asked for."""
     if sample_domain is None:
         return np.ones(samples, dtype=bool)
+    remedy = "Use >= 0 for sources, < 0 for targets."
     try:
         domain = np.asarray(sample_domain)
     except ValueError as error:
-        remedy = "Use >= 0 for sources, < 0 for targets."
         raise InvalidInput("sample_domain", "must be a list of numbers", error, remedy) from None
     if domain.shape != (samples,):
         rule = f"must have one number a sample ({samples})"
-        raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", "Use >= 0 for sources, < 0 for targets.")
-    remedy = "Use >= 0 for sources, < 0 for targets."
+        raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", remedy)
     numbers = domain.dtype.kind in check.REAL and domain.dtype != bool  # False would be a source
     if not numbers or not np.isfinite(domain).all():
         given = "NaN or infinity" if numbers else f"dtype {domain.dtype}"

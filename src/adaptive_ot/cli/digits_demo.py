@@ -12,6 +12,8 @@ from rich.table import Table
 
 from adaptive_ot import AtMost, Equal, FixedMass, Marginals, SoftKL, plot
 from adaptive_ot.adapt import JointTransportClassifier
+from adaptive_ot.benchmark.draws import Draw
+from adaptive_ot.benchmark.method import stacked
 from adaptive_ot.cli import show
 from adaptive_ot.cli.digits import BLUR, DEGREES, MISSING, OUTLIERS, Digits, shifted_digits
 from adaptive_ot.cli.progress import steps_bar
@@ -79,9 +81,7 @@ def fitted(digits: Digits, marginals: Marginals | None) -> JointTransportClassif
     """The classifier after adaptation with a model, or without adaptation if there is none; no true class is read."""
     if marginals is None:
         return JointTransportClassifier().fit(digits.x, digits.y)
-    features = np.concatenate([digits.x, digits.z])
-    labels = np.concatenate([digits.y, np.full(len(digits.z), -1)])
-    domain = np.repeat([0, -1], [len(digits.x), len(digits.z)])
+    features, labels, domain = stacked(digits.x, digits.y, digits.z)
     return JointTransportClassifier(marginals=marginals).fit(features, labels, sample_domain=domain)
 
 
@@ -99,12 +99,7 @@ def judge(digits: Digits, model: JointTransportClassifier) -> Result:
 
 def common_mass(digits: Digits) -> float:
     """What could move if classes were known: of each, what both sides have."""
-    classes = np.unique(digits.y)
-    has = (
-        [np.mean(digits.y == each) for each in classes],
-        [np.mean((digits.true_class == each) & ~digits.outlier) for each in classes],
-    )
-    return float(np.minimum(*has).sum())
+    return Draw(*digits).overlap
 
 
 def table(results: dict[str, list[Result]]) -> Table:
