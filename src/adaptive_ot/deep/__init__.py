@@ -1,0 +1,9 @@
+"""Deep domain adaptation: networks trained on labelled images of one domain and unlabelled ones of another."""
+
+from importlib.util import find_spec
+
+from adaptive_ot.errors import MissingDependency
+
+for _package in ("torch", "torchvision", "PIL", "safetensors"):
+    if find_spec(_package) is None:
+        raise MissingDependency("torch, torchvision, Pillow and safetensors", "deep")

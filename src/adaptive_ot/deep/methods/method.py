@@ -1,0 +1,66 @@
+"""What a method of adaptation is: a loss beside the cross-entropy of the source, for one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import nn
+
+Encoder = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
+
+
+class Pair(NamedTuple):
+    """One step: a batch of either domain, over all processes, as the network sees it.
+
+    Features and logits carry gradients. Where several processes share a batch, everything but the images is gathered,
+    so a loss over a Pair is the loss over the whole batch, the same in every process.
+    """
+
+    source_features: torch.Tensor  # (n, features), after the bottleneck
+    source_logits: torch.Tensor  # (n, classes)
+    source_labels: torch.Tensor  # (n,)
+    target_features: torch.Tensor
+    target_logits: torch.Tensor
+    source_images: torch.Tensor  # of this process, augmented, in [0, 1]
+    target_images: torch.Tensor
+    progress: float  # the share of the run that is done, from 0 to 1
+    gather: Callable[[torch.Tensor], torch.Tensor]  # what this process computed of its images, over all processes
+
+
+class Alignment(NamedTuple):
+    """What a method adds to the cross-entropy of the source."""
+
+    loss: torch.Tensor
+    terms: dict[str, torch.Tensor]  # numbers to log, detached
+    plan: torch.Tensor | None = None  # who was matched with whom, if the method knows
+
+
+class Method(nn.Module):
+    """A method: its parameters, if it has any, train with the head of the network.
+
+    Parameters
+    ----------
+    settings
+        An instance of `Settings`.
+    features, classes
+        What the network puts out.
+    """
+
+    Settings: ClassVar[type[Any]]  # a frozen dataclass of numbers and words with the defaults of its paper
+    uses_target: ClassVar[bool] = True
+
+    def __init__(self, settings: Any, features: int, classes: int) -> None:
+        super().__init__()
+        self.settings, self.features, self.classes = settings, features, classes
+
+    def begin(self, network: nn.Module) -> None:
+        """Called once with the untrained network, before parameters are listed."""
+
+    def alignment(self, pair: Pair) -> Alignment:
+        """The loss of one step."""
+        raise NotImplementedError
+
+    def after_step(self, network: nn.Module) -> None:
+        """Called after every step of the optimiser."""
