@@ -1,10 +1,18 @@
 """The methods of deep adaptation, one file each."""
 
+from adaptive_ot.deep.methods.alda import Alda
+from adaptive_ot.deep.methods.cdan import Cdan
+from adaptive_ot.deep.methods.dann import Dann
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.rot import Rot
 from adaptive_ot.deep.methods.source_only import SourceOnly
 
 METHODS: dict[str, type[Method]] = {
     "source-only": SourceOnly,
+    "dann": Dann,
+    "cdan": Cdan,
+    "alda": Alda,
+    "rot": Rot,
 }
 
 __all__ = ["METHODS", "Alignment", "Method", "Pair"]
