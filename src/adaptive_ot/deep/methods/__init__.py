@@ -1,6 +1,7 @@
 """The methods of deep adaptation, one file each."""
 
 from adaptive_ot.deep.methods.alda import Alda
+from adaptive_ot.deep.methods.caco import Caco
 from adaptive_ot.deep.methods.cdan import Cdan
 from adaptive_ot.deep.methods.dann import Dann
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
@@ -13,6 +14,7 @@ METHODS: dict[str, type[Method]] = {
     "cdan": Cdan,
     "alda": Alda,
     "rot": Rot,
+    "caco": Caco,
 }
 
 __all__ = ["METHODS", "Alignment", "Method", "Pair"]
