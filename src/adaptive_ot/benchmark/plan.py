@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from adaptive_ot._validation import describe
 
+ARROW = " -> "  # between the source and the target of a task
+
 
 class Cell(NamedTuple):
     """One run of one method. Tasks of a group, say of one dataset, share a mean in the table."""
