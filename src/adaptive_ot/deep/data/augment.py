@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
+from adaptive_ot._validation import choice
 from adaptive_ot.errors import InvalidInput
 
 # RandomResizedCrop, as torchvision has it: the share of the area, the ratio of width to height, and how often to try.
@@ -60,6 +61,7 @@ def draw_views(
     array([[6., 6.],
            [6., 6.]], dtype=float32)
     """
+    choice("crop_kind", kind, ("resized", "random", "none"))
     random = np.random.default_rng(np.random.SeedSequence([seed, STREAMS[stream], step]))
     if kind == "resized":
         sides = _sides(n, size, random)
@@ -112,6 +114,7 @@ def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) 
     >>> [view.shape for view in test_views(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), 6, "centre")]
     [torch.Size([2, 3, 6, 6])]
     """
+    choice("test_crops", kind, ("centre", "ten"))
     size = pixels.shape[-1]
     _check_crop(crop, size)
     middle, far = round((size - crop) / 2), size - crop
@@ -126,7 +129,7 @@ def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) 
 def _sides(n: int, size: int, random: np.random.Generator) -> np.ndarray:
     """Width and height of RandomResizedCrop: of the first try that fits; otherwise the whole (square) image."""
     area = size**2 * random.uniform(*SCALE, (n, TRIES))
-    ratio = np.exp(random.uniform(*map(math.log, RATIO), (n, TRIES)))
+    ratio = np.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1]), (n, TRIES)))
     tries = np.round(np.sqrt(np.stack([area * ratio, area / ratio], axis=-1)))
     fits = ((tries > 0) & (tries <= size)).all(axis=-1)
     tries[~fits] = size
