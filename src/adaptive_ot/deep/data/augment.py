@@ -107,7 +107,7 @@ def augment(pixels: torch.Tensor, views: Views, crop: int) -> torch.Tensor:
 
 
 def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) -> list[torch.Tensor]:
-    """The central square; or also those in the corners, and all of them mirrored. float32 in [0, 1].
+    """The central square; or those in the corners and it, of the images and of their mirror images; in [0, 1].
 
     Examples
     --------
@@ -119,11 +119,12 @@ def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) 
     _check_crop(crop, size)
     middle, far = round((size - crop) / 2), size - crop
     corners = [(0, 0), (0, far), (far, 0), (far, far), (middle, middle)]
-    upright = [
-        (pixels[..., top : top + crop, left : left + crop].float() / 255).contiguous(memory_format=torch.channels_last)
-        for top, left in (corners if kind == "ten" else corners[-1:])
+    images, corners = ([pixels, pixels.flip(-1)], corners) if kind == "ten" else ([pixels], corners[-1:])
+    return [
+        (image[..., top : top + crop, left : left + crop] / 255).contiguous(memory_format=torch.channels_last)
+        for image in images
+        for top, left in corners
     ]
-    return upright + [view.flip(-1) for view in upright] if kind == "ten" else upright
 
 
 def _sides(n: int, size: int, random: np.random.Generator) -> np.ndarray:

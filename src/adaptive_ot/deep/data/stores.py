@@ -115,9 +115,10 @@ class _KeptStore(Store):
     """All images, decoded, on the device."""
 
     def __init__(self, domain: Domain, size: int, device: torch.device, skip: bool, progress: Progress | None) -> None:
-        self.pixels = torch.empty((len(domain.labels), 3, size, size), dtype=torch.uint8, device=device)
+        pixels = np.empty((len(domain.labels), 3, size, size), np.uint8)
         work = partial(_decoded, size=size)
-        super().__init__(*_usable(domain, work, self.pixels.__setitem__, skip, progress), size, device)
+        super().__init__(*_usable(domain, work, pixels.__setitem__, skip, progress), size, device)
+        self.pixels = torch.from_numpy(pixels[: len(self)]).to(device)
 
     def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
         for batch in indices:
@@ -161,7 +162,7 @@ class _Batches(Dataset[Any]):
         self.domain, self.size, self.skip = domain, size, skip
 
     def __getitem__(self, indices: np.ndarray) -> tuple[torch.Tensor | None, list[tuple[str, str]]]:
-        pixels: list[torch.Tensor] = []
+        pixels: list[np.ndarray] = []
         failures: list[tuple[str, str]] = []
         with quietly():
             for index in indices:
@@ -173,7 +174,7 @@ class _Batches(Dataset[Any]):
                     failures.append((image.path, image.reason))
                 else:
                     return None, failures
-        return torch.stack(pixels), failures
+        return torch.from_numpy(np.stack(pixels)), failures
 
     def _candidates(self, index: int) -> Iterator[int]:
         """The image itself, then those that may replace it."""
@@ -214,9 +215,9 @@ def _usable(
     return domain._replace(images=chosen, labels=domain.labels[good]), bad
 
 
-def _decoded(image: Any, size: int) -> torch.Tensor | DataError:
+def _decoded(image: Any, size: int) -> np.ndarray | DataError:
     try:
-        return torch.from_numpy(np.ascontiguousarray(read_image(image, size).transpose(2, 0, 1)))
+        return np.ascontiguousarray(read_image(image, size).transpose(2, 0, 1))
     except DataError as error:
         return error
 
