@@ -165,12 +165,12 @@ def test_discriminator_is_that_of_the_official_code() -> None:
 
 
 def test_domains_are_told_apart_by_cross_entropy_and_count_the_same() -> None:
-    source, target = torch.tensor([[0.3], [-1.2], [2.0]]), torch.tensor([[0.5], [-0.4]])
+    source, target = torch.tensor([[0.3], [-1.2], [2.0]]), torch.tensor([[0.5], [-0.4], [-2.5], [-0.1]])
     loss, accuracy = tell_apart(nn.Identity(), source, target)
     of_source = functional.binary_cross_entropy_with_logits(source, torch.ones(3, 1))
-    of_target = functional.binary_cross_entropy_with_logits(target, torch.zeros(2, 1))
+    of_target = functional.binary_cross_entropy_with_logits(target, torch.zeros(4, 1))
     assert loss.item() == pytest.approx(0.5 * (of_source + of_target).item())
-    assert accuracy.item() == pytest.approx(0.5 * (2 / 3 + 1 / 2))
+    assert accuracy.item() == pytest.approx(0.5 * (2 / 3 + 3 / 4))
 
 
 def test_dann_trains_features_against_its_discriminator() -> None:
@@ -253,6 +253,20 @@ def test_cdan_weighs_by_entropy_if_asked(entropy_conditioning: bool) -> None:
             losses.append(-math.log(told if label else 1 - told))
         total += sum(w * loss for w, loss in zip(weights, losses, strict=True)) / sum(weights) / 2
     assert method.alignment(pair).loss.item() == pytest.approx(total, rel=1e-5)
+
+
+def test_cdan_turns_the_gradient_of_its_weights_around_too() -> None:
+    torch.manual_seed(0)
+    network = SmallNetwork(3)
+    method = Cdan(Cdan.Settings(), FEATURES, 3).eval()
+    pair = make_pair(network, progress=0.2)
+    (turned,) = torch.autograd.grad(method.alignment(pair).loss, pair.target_logits, retain_graph=True)
+    p = torch.softmax(pair.target_logits, 1)
+    weights = 1 + torch.exp((p * torch.log(p)).sum(1))
+    told = torch.sigmoid(method.discriminator(method.conditioned(pair.target_features, pair.target_logits))).squeeze(1)
+    loss = -(weights / weights.sum().detach() * torch.log(1 - told)).sum() / 2
+    (plain,) = torch.autograd.grad(loss, pair.target_logits)
+    assert torch.allclose(turned, -ramp(0.2) * plain, atol=1e-7)
 
 
 # ALDA
