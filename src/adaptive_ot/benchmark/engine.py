@@ -24,6 +24,9 @@ Work = Callable[[Cell], dict[str, float]]
 # Processes side by side get one thread each; libraries look at these once, when they are loaded.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
+# Seconds for processes that were told to end.
+LAST_WORDS = 60
+
 
 class Progress(NamedTuple):
     """How far a benchmark is, and what runs now."""
@@ -101,7 +104,7 @@ def _run_in_processes(
     pool = ProcessPoolExecutor(min(jobs, len(cells)), multiprocessing.get_context("spawn"), _prepare_worker)
     try:
         with _spawning():
-            futures = {pool.submit(_attempt, work, cell): cell for cell in cells}
+            futures = {pool.submit(_attempt_here, work, cell): cell for cell in cells}
         waiting = dict.fromkeys(cells)
         started(cells[0])
         for future in as_completed(futures):
@@ -112,12 +115,23 @@ def _run_in_processes(
         pool.shutdown()
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in set(multiprocessing.active_children()) - others:
+        workers = set(multiprocessing.active_children()) - others
+        for process in workers:
             process.terminate()
+        for process in workers:
+            process.join(LAST_WORDS)
         if isinstance(error, BrokenProcessPool):
             remedy = "Run it again with fewer; finished cells are kept."
             raise InvalidInput("jobs", "must leave enough memory for each", "a process that died", remedy) from None
         raise
+
+
+def _attempt_here(work: Work, cell: Cell) -> Outcome:
+    """In a process of its own: work that hears of its end may save what it has, but the process takes no other cell."""
+    try:
+        return _attempt(work, cell)
+    except BaseException:
+        os._exit(1)
 
 
 def _prepare_worker() -> None:

@@ -20,13 +20,11 @@ from adaptive_ot.benchmark.domains import Dataset, read_dataset
 from adaptive_ot.benchmark.draws import Draw, draw
 from adaptive_ot.benchmark.method import Method
 from adaptive_ot.benchmark.ours import OURS
-from adaptive_ot.benchmark.plan import Cell, Plan
+from adaptive_ot.benchmark.plan import ARROW, Cell, Plan
 from adaptive_ot.benchmark.rivals import RIVALS
 from adaptive_ot.errors import InvalidInput
 
 METHODS: dict[str, Method] = OURS | RIVALS
-
-ARROW = " -> "
 
 # Packages whose numbers end up in the results.
 DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")

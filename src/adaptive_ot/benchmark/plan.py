@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from adaptive_ot._records import differences
+
+ARROW = " -> "  # between the source and the target of a task
 
 
 class Cell(NamedTuple):
@@ -33,9 +35,27 @@ class Outcome(NamedTuple):
         return self.cell._asdict() | ({"error": self.error} if self.numbers is None else {"numbers": self.numbers})
 
 
+class Part(NamedTuple):
+    """The tasks and seeds that a method runs, where these are not all."""
+
+    tasks: tuple[tuple[str, str], ...]
+    seeds: tuple[int, ...]
+
+
 @dataclass(frozen=True)
 class Plan:
     """All cells, and everything else that their numbers depend on.
+
+    Parameters
+    ----------
+    tasks, methods
+        The columns and the rows of the table; a task with its group.
+    seeds
+        Which ones, or how many, from 0.
+    settings
+        Whatever else the numbers depend on, as JSON knows it.
+    only
+        Methods that run a part of it.
 
     Examples
     --------
@@ -46,26 +66,38 @@ class Plan:
     ['seeds 3, not 2']
     >>> plan.differences(plan.record() | {"samples": 50, "drop": 1})
     ['samples 50, not 100', 'drop 1, not None']
+    >>> part = Plan(plan.tasks, plan.methods, (3, 5), {}, only={"other": Part(plan.tasks, (5,))})
+    >>> [(cell.seed, cell.method) for cell in part.cells]
+    [(3, 'one'), (5, 'one'), (5, 'other')]
     """
 
     tasks: tuple[tuple[str, str], ...]
     methods: tuple[str, ...]
-    seeds: int
+    seeds: int | tuple[int, ...]
     settings: dict[str, Any]
+    only: dict[str, Part] = field(default_factory=dict)
+
+    @property
+    def all_seeds(self) -> tuple[int, ...]:
+        """By number."""
+        return tuple(range(self.seeds)) if isinstance(self.seeds, int) else self.seeds
 
     @property
     def cells(self) -> list[Cell]:
         """In the order in which they run: every method on one draw of the data, then the next draw."""
         return [
-            Cell(group, task, method, seed)
-            for group, task in self.tasks
-            for seed in range(self.seeds)
+            Cell(*task, method, seed)
+            for task in self.tasks
+            for seed in self.all_seeds
             for method in self.methods
+            if method not in self.only or (task in self.only[method].tasks and seed in self.only[method].seeds)
         ]
 
     def record(self) -> dict[str, Any]:
         """As JSON would bring it back."""
         given = {"tasks": self.tasks, "methods": self.methods, "seeds": self.seeds, **self.settings}
+        if self.only:
+            given["only"] = {method: part._asdict() for method, part in self.only.items()}
         return json.loads(json.dumps(given))
 
     def differences(self, other: dict[str, Any]) -> list[str]:

@@ -14,7 +14,10 @@ from adaptive_ot._environment import environment
 from adaptive_ot._files import write_atomically
 from adaptive_ot.benchmark.plan import Outcome, Plan
 
-FAILED = "failed"
+FAILED, MISSING = "failed", "–"
+
+# Numbers that only the labels of the target can tell.
+ORACLE = frozenset({"best_accuracy", "plan_purity"})
 
 
 class Column(NamedTuple):
@@ -33,64 +36,101 @@ class Column(NamedTuple):
         return [f"**{text}**" if value == best else text for text, value in zip(self.texts, printed, strict=True)]
 
 
-def write_results(directory: Path, plan: Plan, outcomes: list[Outcome]) -> tuple[Path, Path]:
-    """Write results.md and results.json, and say where they are."""
+def write_results(directory: Path, plan: Plan, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
+    """Write results.md, the table if no other text is given, and results.json, and say where they are."""
     described = {
         "plan": plan.record(),
         "environment": environment(),
         "cells": [outcome.record() for outcome in outcomes],
     }
-    contents = {"results.md": markdown(plan, outcomes), "results.json": json.dumps(described, indent=2) + "\n"}
-    for name, text in contents.items():
-        write_atomically("output", directory / name, lambda file, text=text: file.write(text.encode()))
+    text = markdown(plan, outcomes) if text is None else text
+    contents = {"results.md": text, "results.json": json.dumps(described, indent=2) + "\n"}
+    for name, content in contents.items():
+        write_atomically("output", directory / name, lambda file, content=content: file.write(content.encode()))
     return directory / "results.md", directory / "results.json"
 
 
-def markdown(plan: Plan, outcomes: list[Outcome]) -> str:
+def markdown(plan: Plan, outcomes: list[Outcome], about: str = "Seconds for one fit and prediction.") -> str:
     """Accuracies of methods x tasks with their means, other numbers if there are any, and what failed."""
-    parts = [_accuracies(plan, outcomes), _caption(plan), _other_numbers(plan, outcomes), _failures(outcomes)]
+    parts = [accuracies(plan, outcomes), _caption(plan, about), _other_numbers(plan, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)
 
 
-def _accuracies(plan: Plan, outcomes: list[Outcome]) -> str:
-    # methods x tasks x seeds, in percent; NaN where a cell failed
-    found = {outcome.cell: outcome.numbers for outcome in outcomes if outcome.numbers}
-    percent = np.full((len(plan.methods), len(plan.tasks), plan.seeds), np.nan)
-    for cell, numbers in found.items():
-        at = plan.methods.index(cell.method), plan.tasks.index((cell.group, cell.task)), cell.seed
-        percent[at] = 100 * numbers.get("accuracy", np.nan)
+def accuracies(plan: Plan, outcomes: list[Outcome], heading: str = "method") -> str:
+    """One row a method, under this heading, and one column a task, in percent."""
+    percent = Percent.of(plan, outcomes)
     groups = list(dict.fromkeys(group for group, _ in plan.tasks))
     columns = []
     for group in groups:
         members = [at for at, task in enumerate(plan.tasks) if task[0] == group]
-        columns += [_column(plan.tasks[at][1], percent[:, [at]], spread=False) for at in members]
+        columns += [_column(plan.tasks[at][1], percent.of_tasks([at]), spread=False) for at in members]
         if len(groups) > 1:
-            columns.append(_column(f"{group} mean", percent[:, members]))
+            columns.append(_column(f"{group} mean", percent.of_tasks(members)))
     columns.append(_column("mean", percent))
-    return _table(plan.methods, [*columns, _seconds(plan, outcomes)])
+    return _table(heading, plan.methods, [*columns, *_seeds(percent), _seconds(plan, outcomes)])
 
 
-def _column(heading: str, percent: np.ndarray, spread: bool = True) -> Column:
+class Percent(NamedTuple):
+    """Accuracies of methods x tasks x seeds, NaN where a cell failed, and which cells are there at all."""
+
+    values: np.ndarray
+    planned: np.ndarray
+
+    @classmethod
+    def of(cls, plan: Plan, outcomes: list[Outcome]) -> Percent:
+        shape = len(plan.methods), len(plan.tasks), len(plan.all_seeds)
+        values, planned = np.full(shape, np.nan), np.zeros(shape, bool)
+        for (group, task, method, seed), numbers, _ in outcomes:
+            at = plan.methods.index(method), plan.tasks.index((group, task)), plan.all_seeds.index(seed)
+            planned[at] = True
+            values[at] = 100 * (numbers or {}).get("accuracy", np.nan)
+        return cls(values, planned)
+
+    def of_tasks(self, tasks: list[int]) -> Percent:
+        return Percent(self.values[:, tasks], self.planned[:, tasks])
+
+    def means(self) -> list[np.ndarray]:
+        """For every method the means over tasks, one for each of the seeds that have all of the tasks."""
+        complete = self.planned.all(axis=1)
+        return [values.mean(axis=0)[seeds] for values, seeds in zip(self.values, complete, strict=True)]
+
+
+def _column(heading: str, percent: Percent, spread: bool = True) -> Column:
     """The mean over tasks and seeds, with the deviation over seeds of the mean over tasks."""
-    of_seeds = percent.mean(axis=1)
-    means = of_seeds.mean(axis=1)
-    texts = [FAILED if np.isnan(mean) else f"{mean:.1f}" for mean in means]
-    if spread and percent.shape[2] > 1:
-        deviations = of_seeds.std(axis=1, ddof=1)
-        texts = [
-            text if text == FAILED else f"{text} ± {deviation:.1f}"
-            for text, deviation in zip(texts, deviations, strict=True)
-        ]
-    return Column(heading, texts, means.tolist())
+    means = percent.means()
+    return Column(heading, [_text(of_seeds, spread) for of_seeds in means], [_mean_of(of_seeds) for of_seeds in means])
+
+
+def _text(of_seeds: np.ndarray, spread: bool) -> str:
+    if not of_seeds.size:
+        return MISSING
+    if np.isnan(of_seeds).any():
+        return FAILED
+    deviation = f" ± {of_seeds.std(ddof=1):.1f}" if spread and of_seeds.size > 1 else ""
+    return f"{of_seeds.mean():.1f}{deviation}"
+
+
+def _mean_of(of_seeds: np.ndarray) -> float:
+    return float(of_seeds.mean()) if of_seeds.size else np.nan
+
+
+def _seeds(percent: Percent) -> list[Column]:
+    """Over how many seeds the means are, where that differs."""
+    sizes = [of_seeds.size for of_seeds in percent.means()]
+    return [Column("seeds", [str(size) if size else MISSING for size in sizes])] if len(set(sizes)) > 1 else []
 
 
 def _seconds(plan: Plan, outcomes: list[Outcome]) -> Column:
     return Column("seconds", [_mean(outcomes, method, "seconds", ".2f") or FAILED for method in plan.methods])
 
 
-def _caption(plan: Plan) -> str:
-    spread = f", ± the standard deviation over {plan.seeds} seeds of the mean over tasks" if plan.seeds > 1 else ""
-    return f"Accuracy in percent; means over tasks and seeds{spread}. Seconds for one fit and prediction.\n"
+def _caption(plan: Plan, about: str) -> str:
+    spread = ""
+    if plan.only:
+        spread = ", of the seeds that ran all tasks; ± the standard deviation over seeds of the mean over tasks"
+    elif len(plan.all_seeds) > 1:
+        spread = f", ± the standard deviation over {len(plan.all_seeds)} seeds of the mean over tasks"
+    return f"Accuracy in percent; means over tasks and seeds{spread}. {about}\n"
 
 
 def _other_numbers(plan: Plan, outcomes: list[Outcome]) -> str:
@@ -99,12 +139,18 @@ def _other_numbers(plan: Plan, outcomes: list[Outcome]) -> str:
     names = [name for name in names if name not in ("accuracy", "seconds")]
     methods = [method for method in plan.methods if any(_mean(outcomes, method, name, "") for name in names)]
     columns = [
-        Column(name.replace("_", " "), [_mean(outcomes, method, name, ".3f") for method in methods]) for name in names
+        Column(
+            name.replace("_", " ") + (" (oracle)" if name in ORACLE else ""),
+            [_mean(outcomes, method, name, ".3f") for method in methods],
+        )
+        for name in names
     ]
-    return _table(methods, columns) if columns else ""
+    note = "\nOracle: chosen or judged by labels of the target, which no method sees.\n" if ORACLE & set(names) else ""
+    return _table("method", methods, columns) + note if columns else ""
 
 
-def _failures(outcomes: list[Outcome]) -> str:
+def failures(outcomes: list[Outcome]) -> str:
+    """Which methods failed, how often, and why."""
     reasons = Counter((each.cell.method, each.error) for each in outcomes if each.numbers is None)
     return "".join(f"- {method} failed {times} x: {error}\n" for (method, error), times in reasons.items())
 
@@ -116,9 +162,9 @@ def _mean(outcomes: list[Outcome], method: str, name: str, form: str) -> str:
     return format(float(np.mean(values)), form) if values else ""
 
 
-def _table(methods: Iterable[str], columns: list[Column]) -> str:
+def _table(heading: str, methods: Iterable[str], columns: list[Column]) -> str:
     """Markdown that is aligned for those who read it as it is."""
-    texts = [["method", *methods], *([column.heading, *column.shown()] for column in columns)]
+    texts = [[heading, *methods], *([column.heading, *column.shown()] for column in columns)]
     texts = [[cell.replace("|", "\\|") for cell in column] for column in texts]
     widths = [max(map(len, column)) for column in texts]
     first, *others = ([cell.rjust(width) for cell in column] for column, width in zip(texts, widths, strict=True))

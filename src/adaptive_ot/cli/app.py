@@ -253,9 +253,49 @@ def features(
     jobs
         Processes side by side, with one thread each if there are several.
     """
-    from adaptive_ot.cli.benchmarking import Request, run
+    from adaptive_ot.cli.benchmarking import Features, features
 
-    return run(Request(datasets, output, method or [], task or [], seeds, samples, drop, outliers, jobs))
+    return features(Features(datasets, output, method or [], task or [], seeds, samples, drop, outliers, jobs))
+
+
+@benchmark.command
+def deep(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs: int = 1) -> int:
+    """Train networks on images: the tasks, methods and seeds of a plan file.
+
+    The same command goes on where it was stopped, in the middle of a training, too. See docs/deep_benchmark.md.
+
+    Parameters
+    ----------
+    plan
+        A .toml file with the dataset, the recipe, the tasks, the seeds, and a table for every method.
+    output
+        The directory for the results.
+    jobs
+        Trainings side by side, with one thread of the CPU each if there are several.
+    """
+    from adaptive_ot.cli import benchmarking
+
+    return benchmarking.deep(plan, output, jobs)
+
+
+@benchmark.command
+def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs: int = 1) -> int:
+    """Vary the parameters of a method one at a time, and draw what comes of it.
+
+    The same command goes on where it was stopped. See docs/deep_benchmark.md.
+
+    Parameters
+    ----------
+    plan
+        A .toml file as for "benchmark deep", with one method and the values of its parameters in a table [grid].
+    output
+        The directory for the results.
+    jobs
+        Trainings side by side, with one thread of the CPU each if there are several.
+    """
+    from adaptive_ot.cli import benchmarking
+
+    return benchmarking.sensitivity(plan, output, jobs)
 
 
 @app.command

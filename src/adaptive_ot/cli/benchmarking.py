@@ -1,24 +1,25 @@
-"""``adaptive-ot benchmark features``: run what is not finished yet, print the table, write the results."""
+"""``adaptive-ot benchmark``: run what is not finished yet, print the table, write the results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_ot import InvalidInput
 from adaptive_ot._validation import whole_number
 from adaptive_ot.benchmark import engine
-from adaptive_ot.benchmark.features import prepare
+from adaptive_ot.benchmark.plan import Outcome, Plan
 from adaptive_ot.benchmark.table import markdown, write_results
 from adaptive_ot.cli.progress import cells_bar
 
-OPTIONS = ("output", "method", "task", "seeds", "samples", "drop", "outliers", "jobs")
+OPTIONS = ("output", "jobs")
 
 
-class Request(NamedTuple):
-    """What the user typed."""
+class Features(NamedTuple):
+    """What the user typed after ``benchmark features``."""
 
     datasets: tuple[Path, ...]
     output: Path
@@ -31,11 +32,12 @@ class Request(NamedTuple):
     jobs: int
 
 
-def run(request: Request) -> int:
-    """Check, run, print and write."""
-    with _named(), cells_bar() as progress:
-        jobs = whole_number("jobs", request.jobs, minimum=1)
-        plan, work = prepare(
+def features(request: Features) -> int:
+    """Features from files, and classical methods."""
+    from adaptive_ot.benchmark.features import prepare
+
+    def prepared() -> tuple[Plan, engine.Work]:
+        return prepare(
             request.datasets,
             methods=request.methods,
             tasks=request.tasks,
@@ -44,18 +46,56 @@ def run(request: Request) -> int:
             drop=request.drop,
             outliers=request.outliers,
         )
-        outcomes = engine.run(plan, work, request.output, jobs=jobs, progress=progress)
-        written = write_results(request.output, plan, outcomes)
-    print(markdown(plan, outcomes))
-    print(*(f"Written to {path}" for path in written), sep="\n")
+
+    with _named((*OPTIONS, "method", "task", "seeds", "samples", "drop", "outliers")):
+        _run(prepared, request.output, request.jobs)
     return 0
 
 
+def deep(plan: Path, output: Path, jobs: int) -> int:
+    """Images, and networks."""
+    from adaptive_ot.benchmark.deep import ABOUT, prepare
+
+    with _named(OPTIONS):
+        _run(partial(prepare, plan, output), output, jobs, partial(markdown, about=ABOUT))
+    return 0
+
+
+def sensitivity(plan: Path, output: Path, jobs: int) -> int:
+    """The same for one method with one parameter after the other changed, with a picture."""
+    from adaptive_ot.benchmark.sensitivity import draw, markdown, prepare
+
+    with _named(OPTIONS):
+        found = _run(partial(prepare, plan, output), output, jobs, markdown)
+        picture = output / "sensitivity.png"
+        draw(*found, picture)
+    print(f"Written to {picture}")
+    return 0
+
+
+def _run(
+    prepare: Callable[[], tuple[Plan, engine.Work]],
+    output: Path,
+    jobs: int,
+    report: Callable[[Plan, list[Outcome]], str] = markdown,
+) -> tuple[Plan, list[Outcome]]:
+    """Check, run, print and write."""
+    with cells_bar() as progress:
+        jobs = whole_number("jobs", jobs, minimum=1)
+        plan, work = prepare()
+        outcomes = engine.run(plan, work, output, jobs=jobs, progress=progress)
+        text = report(plan, outcomes)
+        written = write_results(output, plan, outcomes, text)
+    print(text)
+    print(*(f"Written to {path}" for path in written), sep="\n")
+    return plan, outcomes
+
+
 @contextmanager
-def _named() -> Iterator[None]:
+def _named(options: tuple[str, ...]) -> Iterator[None]:
     """Let complaints name options as the user typed them."""
     try:
         yield
     except InvalidInput as error:
-        name = f"--{error.argument}" if error.argument.split(" ")[0] in OPTIONS else error.argument
+        name = f"--{error.argument}" if error.argument.split(" ")[0] in options else error.argument
         raise InvalidInput(name, error.rule, error.given, error.remedy) from None

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from adaptive_ot.deep.config import Config, filled_in, method_named
-from adaptive_ot.deep.data.batches import generator_seed
 from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network, build_network
+
+
+# Told apart from the draws of batches and views.
+STEPS = 32
 
 
 class Batch(NamedTuple):
@@ -71,7 +75,7 @@ class Training:
 
     def learn(self, step: int, source: Batch, target: Batch | None) -> Losses:
         """One step; random numbers depend on its number alone."""
-        torch.manual_seed(generator_seed(self.config.seed, step))
+        torch.manual_seed(_seed_of(self.config.seed, step))
         for group in self.optimiser.param_groups:
             group["lr"] = group["factor"] * self.learning_rate(step)
         outputs = self._passes(source.images, target.images if target else None)
@@ -134,6 +138,10 @@ class Training:
 
     def _parameters(self) -> list[nn.Parameter]:
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+
+
+def _seed_of(seed: int, step: int) -> int:
+    return int(np.random.SeedSequence([seed, STEPS, step]).generate_state(1, np.uint64)[0])
 
 
 class _Passes(nn.Module):
