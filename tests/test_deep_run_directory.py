@@ -61,14 +61,34 @@ def test_a_run_goes_on(config):
         assert run.checkpoint is not None
         assert (run.checkpoint.step, run.checkpoint.notes) == (4, {"best": 0.4})
         assert torch.equal(run.checkpoint.tensors["weight"], torch.full((2,), 4.0))
+        assert run.lines() == [{"step": step} for step in range(4)]
         for step in range(4, 8):
             run.append({"step": step})
+        assert run.lines() == lines(config)
         run.finish({"accuracy": 0.5})
     assert lines(config) == [{"step": step} for step in range(8)]
     found = read_run(config.output)
     assert (found.config, found.result) == (config, {"accuracy": 0.5})
     assert found.checkpoint
     assert found.checkpoint.step == 4
+
+
+def test_a_process_that_shares_a_run_writes_nothing(config):
+    with open_run(config, DATA) as run:
+        for step in range(3):
+            run.append({"step": step})
+        run.save(checkpoint(2))
+        with open(config.output / METRICS, "a") as file:
+            file.write('{"step": 3')
+        before = contents(config.output)
+        with open_run(config, DATA, writes=False) as other:
+            assert other.checkpoint
+            assert other.checkpoint.step == 2
+            other.append({"step": 2, "again": True})
+            other.save(checkpoint(9))
+            other.finish({})
+            assert other.lines() == [{"step": 0}, {"step": 1}, {"step": 2, "again": True}]
+        assert contents(config.output) == before
 
 
 def test_without_a_checkpoint_it_starts_again(config):

@@ -58,14 +58,18 @@ class RunDirectory:
 
     def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
         self.path, self._name = config.output, f"output '{config.output}'"
-        self._decisive = decisive(config)
-        self._begin({"config": config.record(), "data": json.loads(json.dumps(data)), "environments": [environment()]})
-        self.result = _read_object(self.path / RESULT) if (self.path / RESULT).exists() else None
-        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._decisive)
-        if self.result is None:
-            self._go_back_to(self.checkpoint.step if self.checkpoint else 0)
+        data = json.loads(json.dumps(data))
+        self._begin({"config": config.record(), "data": data, "environments": [environment()]})
+        self._resume(config)
+        kept = b"".join(map(_text, self._lines))
+        if kept != _bytes(self._name, self.path / METRICS):
+            write_atomically("output", self.path / METRICS, lambda file: file.write(kept))
         with trouble(self._name, "must be a directory to write to"):
             self._metrics = open(self.path / METRICS, "ab", buffering=0)  # noqa: SIM115
+
+    def lines(self) -> list[dict[str, Any]]:
+        """All lines of the metrics so far."""
+        return list(self._lines)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a line to the metrics; its "step" counts from 0, so a checkpoint holds what lines below its step led to.
@@ -73,7 +77,7 @@ class RunDirectory:
         A process that is killed loses no line, a power cut none from before the last checkpoint.
         """
         try:
-            text = json.dumps(line, allow_nan=False).encode() + b"\n"
+            text = _text(line)
         except ValueError:
             given = f"{_not_finite(line)} at step {line['step']}"
             remedy = "Lower the learning rate, or raise the precision."
@@ -81,6 +85,7 @@ class RunDirectory:
         with trouble(self._name, "must have room for the metrics"):
             if self._metrics.write(text) != len(text):
                 raise OSError("the disk is full")
+        self._lines.append(json.loads(text))
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and the lines before it."""
@@ -129,22 +134,37 @@ class RunDirectory:
             or (self.path / RESULT).exists()
         )
 
-    def _go_back_to(self, step: int) -> None:
-        """Leave only the lines before a step, which will be taken again, and none that a crash has torn."""
-        path = self.path / METRICS
-        with trouble(self._name, "must be a directory to write to"):
-            before = path.read_bytes() if path.exists() else b""
-        kept = b"".join(line for line in before.splitlines(keepends=True) if _is_before(line, step))
-        if kept != before:
-            write_atomically("output", path, lambda file: file.write(kept))
+    def _resume(self, config: Config) -> None:
+        """Look where it goes on. Lines from there on come again, and none counts that a crash has torn."""
+        self._decisive = decisive(config)
+        self.result = _result(self.path)
+        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._decisive)
+        step = self.checkpoint.step if self.checkpoint else 0
+        lines = map(_parse, _bytes(self._name, self.path / METRICS).splitlines(keepends=True))
+        self._lines = [line for line in lines if line and (self.result or line["step"] < step)]
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
         write_atomically("output", self.path / name, lambda file: file.write(text.encode()))
 
 
+class Onlooker(RunDirectory):
+    """A run that another process writes, seen by one that shares its work: the same, but nothing is written."""
+
+    def __init__(self, config: Config) -> None:
+        self.path, self._name = config.output, f"output '{config.output}'"
+        self._resume(config)
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        self._lines.append(dict(line))
+
+    def save(self, checkpoint: Checkpoint) -> None: ...
+    def finish(self, result: Mapping[str, Any]) -> None: ...
+    def close(self) -> None: ...
+
+
 @contextmanager
-def open_run(config: Config, data: Mapping[str, Any]) -> Iterator[RunDirectory]:
+def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) -> Iterator[RunDirectory]:
     """Begin a run in its directory, or go on with it; no other process can meanwhile.
 
     Parameters
@@ -153,7 +173,12 @@ def open_run(config: Config, data: Mapping[str, Any]) -> Iterator[RunDirectory]:
         With the directory, `output`, which is made if it does not exist. One that holds something else is refused.
     data
         A digest of the data, as JSON values. The same run with other data is another run.
+    writes
+        Of several processes that share a run, one.
     """
+    if not writes:
+        yield Onlooker(config)
+        return
     make_directory("output", config.output)
     with alone_in(config.output):
         run = RunDirectory(config, data)
@@ -168,7 +193,7 @@ def read_run(path: Path) -> Run:
     record = _read_run(path)
     config = _config(path, record["config"])
     checkpoint = load_checkpoint(path / CHECKPOINTS, decisive(config))
-    return Run(config, record["data"], checkpoint, _read_object(path / RESULT) if (path / RESULT).exists() else None)
+    return Run(config, record["data"], checkpoint, _result(path))
 
 
 def decisive(config: Config) -> dict[str, Any]:
@@ -191,8 +216,9 @@ def _read_run(path: Path) -> dict[str, Any]:
 
 def _config(path: Path, record: dict[str, Any]) -> Config:
     try:
-        places: dict[str, Any] = {name: Path(record[name]) for name in ("root", "output")}
-        return Config(**record | places | {"target_classes": tuple(record["target_classes"])})
+        kinds = {"root": Path, "output": Path, "target_classes": tuple}
+        values: dict[str, Any] = record | {name: kind(record[name]) for name, kind in kinds.items()}
+        return Config(**values)
     except (TypeError, KeyError) as error:
         rule, remedy = f"must hold a {RUN} of this version", "Train it again, or use the version that wrote it."
         raise InvalidInput(f"run '{path}'", rule, error, remedy) from None
@@ -207,11 +233,26 @@ def _read_object(path: Path) -> dict[str, Any]:
     return found
 
 
-def _is_before(line: bytes, step: int) -> bool:
+def _result(path: Path) -> dict[str, Any] | None:
+    return _read_object(path / RESULT) if (path / RESULT).exists() else None
+
+
+def _bytes(name: str, path: Path) -> bytes:
+    with trouble(name, "must be a directory that can be read"):
+        return path.read_bytes() if path.exists() else b""
+
+
+def _text(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """A line of the metrics, if it is whole."""
     try:
-        return line.endswith(b"\n") and json.loads(line)["step"] < step
+        found = json.loads(line)
+        return found if line.endswith(b"\n") and found["step"] >= 0 else None
     except (ValueError, KeyError, TypeError, RecursionError):
-        return False
+        return None
 
 
 def _not_finite(line: Mapping[str, Any]) -> str:
