@@ -234,11 +234,15 @@ def test_a_full_disk(config, monkeypatch):
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_metrics_that_do_not_fit(config):
-    with open_run(config, DATA) as run, open("/dev/full", "wb", buffering=0) as full:
-        os.dup2(full.fileno(), run._metrics.fileno())
-        with pytest.raises(aot.InvalidInput, match="must have room for the metrics; got No space left on device"):
-            run.append({"step": 0})
+def test_metrics_that_do_not_fit(config, monkeypatch):
+    with (
+        open_run(config, DATA) as run,
+        open("/dev/full", "wb", buffering=0) as full,
+        monkeypatch.context() as patch,
+        pytest.raises(aot.InvalidInput, match="must have room for the metrics; got No space left on device"),
+    ):
+        patch.setattr(run._metrics, "_file", full)
+        run.append({"step": 0})
 
 
 def test_no_place_for_a_directory(config):

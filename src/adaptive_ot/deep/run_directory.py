@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,9 +20,10 @@ from typing import Any, NamedTuple
 
 from adaptive_ot._environment import environment
 from adaptive_ot._files import alone_in, make_directory, trouble, write_atomically
-from adaptive_ot._records import differences, flat
+from adaptive_ot._records import differences
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.errors import InvalidInput
 
 RUN, METRICS, CHECKPOINTS, RESULT = "run.json", "metrics.jsonl", "checkpoints", "result.json"
@@ -60,43 +60,27 @@ class RunDirectory:
         self.path, self._name = config.output, f"output '{config.output}'"
         data = json.loads(json.dumps(data))
         self._begin({"config": config.record(), "data": data, "environments": [environment()]})
-        self._resume(config)
-        kept = b"".join(map(_text, self._lines))
-        if kept != _bytes(self._name, self.path / METRICS):
-            write_atomically("output", self.path / METRICS, lambda file: file.write(kept))
-        with trouble(self._name, "must be a directory to write to"):
-            self._metrics = open(self.path / METRICS, "ab", buffering=0)  # noqa: SIM115
+        self._resume(config, writes=True)
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines of the metrics so far."""
-        return list(self._lines)
+        return list(self._metrics.lines)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a line to the metrics; its "step" counts from 0, so a checkpoint holds what lines below its step led to.
 
         A process that is killed loses no line, a power cut none from before the last checkpoint.
         """
-        try:
-            text = _text(line)
-        except ValueError:
-            given = f"{_not_finite(line)} at step {line['step']}"
-            remedy = "Lower the learning rate, or raise the precision."
-            raise InvalidInput("metrics", "must stay finite", given, remedy) from None
-        with trouble(self._name, "must have room for the metrics"):
-            if self._metrics.write(text) != len(text):
-                raise OSError("the disk is full")
-        self._lines.append(json.loads(text))
+        self._metrics.append(line)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and the lines before it."""
-        with trouble(self._name, "must have room for the metrics"):
-            os.fsync(self._metrics.fileno())
+        self._metrics.settle()
         save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._decisive)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write what came of it."""
-        with trouble(self._name, "must have room for the metrics"):
-            os.fsync(self._metrics.fileno())
+        self._metrics.settle()
         self._write(RESULT, result)
         self.result = dict(result)
 
@@ -134,14 +118,13 @@ class RunDirectory:
             or (self.path / RESULT).exists()
         )
 
-    def _resume(self, config: Config) -> None:
-        """Look where it goes on. Lines from there on come again, and none counts that a crash has torn."""
+    def _resume(self, config: Config, *, writes: bool) -> None:
+        """Look where it goes on."""
         self._decisive = decisive(config)
         self.result = _result(self.path)
         self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._decisive)
-        step = self.checkpoint.step if self.checkpoint else 0
-        lines = map(_parse, _bytes(self._name, self.path / METRICS).splitlines(keepends=True))
-        self._lines = [line for line in lines if line and (self.result or line["step"] < step)]
+        step = math.inf if self.result else self.checkpoint.step if self.checkpoint else 0
+        self._metrics = Metrics(self.path / METRICS, before=step, writes=writes)
 
     def _write(self, name: str, record: Mapping[str, Any]) -> None:
         text = json.dumps(record, indent=2, allow_nan=False) + "\n"
@@ -153,14 +136,10 @@ class Onlooker(RunDirectory):
 
     def __init__(self, config: Config) -> None:
         self.path, self._name = config.output, f"output '{config.output}'"
-        self._resume(config)
-
-    def append(self, line: Mapping[str, Any]) -> None:
-        self._lines.append(dict(line))
+        self._resume(config, writes=False)
 
     def save(self, checkpoint: Checkpoint) -> None: ...
     def finish(self, result: Mapping[str, Any]) -> None: ...
-    def close(self) -> None: ...
 
 
 @contextmanager
@@ -235,26 +214,3 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def _result(path: Path) -> dict[str, Any] | None:
     return _read_object(path / RESULT) if (path / RESULT).exists() else None
-
-
-def _bytes(name: str, path: Path) -> bytes:
-    with trouble(name, "must be a directory that can be read"):
-        return path.read_bytes() if path.exists() else b""
-
-
-def _text(line: Mapping[str, Any]) -> bytes:
-    return json.dumps(line, allow_nan=False).encode() + b"\n"
-
-
-def _parse(line: bytes) -> dict[str, Any] | None:
-    """A line of the metrics, if it is whole."""
-    try:
-        found = json.loads(line)
-        return found if line.endswith(b"\n") and found["step"] >= 0 else None
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-
-
-def _not_finite(line: Mapping[str, Any]) -> str:
-    values = flat(dict(line)).items()
-    return ", ".join(f"{name} {value}" for name, value in values if value != value or value in (math.inf, -math.inf))
