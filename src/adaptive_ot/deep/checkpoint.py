@@ -1,0 +1,151 @@
+"""Checkpoints that no crash, full disk or flipped bit takes away: tensors, a manifest that proves them, two of each."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import load, save
+
+from adaptive_ot._files import make_directory, trouble, write_atomically
+from adaptive_ot.errors import InvalidInput
+
+KEPT = 2
+
+# Files of a checkpoint, and what a killed process left of them.
+OURS = re.compile(r"\.?step-[0-9]{8,}\.(json|safetensors)(\.[0-9a-f]+\.tmp)?")
+
+
+class Checkpoint(NamedTuple):
+    """A run after so many steps."""
+
+    step: int
+    tensors: dict[str, torch.Tensor]
+    notes: dict[str, Any]  # JSON values
+    fallback: str | None = None  # why it is not the newest one
+
+
+class Manifest(NamedTuple):
+    """What proves that a checkpoint is whole, and whose it is."""
+
+    step: int
+    bytes: int
+    sha256: str
+    config: str
+    notes: dict[str, Any]
+
+
+def save_checkpoint(directory: Path, checkpoint: Checkpoint, config: Mapping[str, Any]) -> None:
+    """Write a checkpoint; only when it is complete, all but the one before it are removed.
+
+    Parameters
+    ----------
+    directory
+        Where; made if it does not exist. No other process may write there meanwhile.
+    checkpoint
+        Tensors may lie on any device.
+    config
+        What the run depends on: a checkpoint is only loaded into the run it belongs to.
+    """
+    make_directory("checkpoints", directory)
+    data = save({name: _copy(tensor) for name, tensor in checkpoint.tensors.items()})
+    proof = hashlib.sha256(data).hexdigest()
+    manifest = _signed(Manifest(checkpoint.step, len(data), proof, _digest(config), checkpoint.notes))
+    tensors, about = _files(directory, checkpoint.step)
+    write_atomically("checkpoint", tensors, lambda file: file.write(data))
+    write_atomically("checkpoint", about, lambda file: file.write(manifest))
+    _remove_all_but(directory, {checkpoint.step, *_steps_before(directory, checkpoint.step)[: KEPT - 1]})
+
+
+def load_checkpoint(directory: Path, config: Mapping[str, Any]) -> Checkpoint | None:
+    """The newest checkpoint that is whole, with tensors on the CPU; None if none was ever completed.
+
+    If that is not the newest one, `fallback` says why.
+    """
+    damage = []
+    with trouble(f"checkpoints '{directory}'", "must be a directory that can be read"):
+        steps = sorted(_steps(directory), reverse=True)
+    for step in steps:
+        try:
+            manifest, tensors = _read(directory, step)
+        except (ValueError, OSError) as error:
+            damage.append(f"step {step}: {error}")
+            continue
+        if manifest.config != _digest(config):
+            rule, given = "must belong to this run", f"one of other settings at step {step}"
+            raise InvalidInput(f"checkpoints '{directory}'", rule, given, "Choose another directory.")
+        return Checkpoint(step, tensors, manifest.notes, "; ".join(damage) or None)
+    if damage:
+        remedy = "Restore them, or remove the directory to start again."
+        raise InvalidInput(f"checkpoints '{directory}'", "must hold one that is whole", "; ".join(damage), remedy)
+    return None
+
+
+def _read(directory: Path, step: int) -> tuple[Manifest, dict[str, torch.Tensor]]:
+    """Everything in a checkpoint; a ValueError or OSError if a single bit is wrong."""
+    tensors, about = _files(directory, step)
+    manifest = _verified(about.read_bytes())
+    if manifest.step != step:
+        raise ValueError("the manifest of another step")
+    data = tensors.read_bytes()
+    if len(data) != manifest.bytes:
+        raise ValueError(f"{len(data)} bytes of tensors instead of {manifest.bytes}")
+    if hashlib.sha256(data).hexdigest() != manifest.sha256:
+        raise ValueError("damaged tensors")
+    return manifest, load(data)
+
+
+def _signed(manifest: Manifest) -> bytes:
+    content = manifest._asdict()
+    return json.dumps(content | {"manifest_sha256": _digest(content)}, indent=2, allow_nan=False).encode() + b"\n"
+
+
+def _verified(given: bytes) -> Manifest:
+    """The manifest, if these are the very bytes that were written."""
+    try:
+        content = json.loads(given)
+        del content["manifest_sha256"]
+        manifest = Manifest(**content)
+        if given == _signed(manifest):  # digest, spelling and spaces
+            return manifest
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pass
+    raise ValueError("a damaged manifest")
+
+
+def _digest(record: Mapping[str, Any]) -> str:
+    as_read = json.loads(json.dumps(record, allow_nan=False))  # where keys are words, and pairs are lists
+    return hashlib.sha256(json.dumps(as_read, sort_keys=True).encode()).hexdigest()
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    """On the CPU, in the order of its dimensions, and sharing memory with no other: as safetensors asks for it."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
+
+
+def _files(directory: Path, step: int) -> tuple[Path, Path]:
+    return directory / f"step-{step:08}.safetensors", directory / f"step-{step:08}.json"
+
+
+def _steps(directory: Path) -> set[int]:
+    """Of those with a manifest: without one, a checkpoint was never completed."""
+    names = [path.name for path in directory.iterdir()] if directory.exists() else []
+    return {int(match[1]) for name in names if (match := re.fullmatch(r"step-([0-9]{8,})\.json", name))}
+
+
+def _steps_before(directory: Path, step: int) -> list[int]:
+    return sorted((each for each in _steps(directory) if each < step), reverse=True)
+
+
+def _remove_all_but(directory: Path, steps: set[int]) -> None:
+    """Also what a killed process left, and damaged files of later steps."""
+    kept = {path.name for step in steps for path in _files(directory, step)}
+    with trouble(f"checkpoints '{directory}'", "must be a directory to write to"):
+        for path in directory.iterdir():
+            if path.name not in kept and OURS.fullmatch(path.name):
+                path.unlink(missing_ok=True)

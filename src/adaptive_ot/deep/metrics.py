@@ -1,0 +1,80 @@
+"""The metrics of a run: a line of JSON for every step that is worth one, none of them lost or torn by a crash."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adaptive_ot._files import trouble, write_atomically
+from adaptive_ot._records import flat
+from adaptive_ot.errors import InvalidInput
+
+
+class Metrics:
+    """A file of lines, each with the number of its "step".
+
+    Parameters
+    ----------
+    path
+        The file.
+    before
+        Only lines of earlier steps are kept: those from there on come again. What a crash has torn is not a line.
+    writes
+        False for a process that only looks on: it has the same `lines`, the file is another's.
+    """
+
+    def __init__(self, path: Path, before: float, *, writes: bool) -> None:
+        self._name = f"output '{path}'"
+        with trouble(self._name, "must be a file that can be read and written"):
+            found = path.read_bytes() if path.exists() else b""
+            lines = map(_parsed, found.splitlines(keepends=True))
+            self.lines = [line for line in lines if line and line["step"] < before]
+            kept = b"".join(map(_text, self.lines))
+            if writes and kept != found:
+                write_atomically("output", path, lambda file: file.write(kept))
+            self._file = open(path, "ab", buffering=0) if writes else None  # noqa: SIM115
+
+    def append(self, line: Mapping[str, Any]) -> None:
+        """Add a line; a process that is killed does not lose it."""
+        try:
+            text = _text(line)
+        except ValueError:
+            given, remedy = f"{_not_finite(line)} at step {line['step']}", "Lower the learning rate."
+            raise InvalidInput("metrics", "must stay finite", given, remedy) from None
+        if self._file:
+            with trouble(self._name, "must have room for the metrics"):
+                if self._file.write(text) != len(text):
+                    raise OSError("the disk is full")
+        self.lines.append(json.loads(text))
+
+    def settle(self) -> None:
+        """Let no power cut take lines back."""
+        if self._file:
+            with trouble(self._name, "must have room for the metrics"):
+                os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        if self._file:
+            self._file.close()
+
+
+def _text(line: Mapping[str, Any]) -> bytes:
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
+
+
+def _parsed(line: bytes) -> dict[str, Any] | None:
+    """A line, if it is whole."""
+    try:
+        found = json.loads(line)
+        return found if line.endswith(b"\n") and found["step"] >= 0 else None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _not_finite(line: Mapping[str, Any]) -> str:
+    values = flat(dict(line)).items()
+    return ", ".join(f"{name} {value}" for name, value in values if value != value or value in (math.inf, -math.inf))
