@@ -626,7 +626,7 @@ def test_command_with_several_processes(here, capsys):
 def test_other_versions_are_another_benchmark(here, fake, monkeypatch, capsys):
     arguments = ["benchmark", "features", "pets", "--output", "results", "--method", fake, "--seeds", "1"]
     assert main(arguments) == 0
-    monkeypatch.setattr("adaptive_ot.benchmark.environment.version", lambda package: "99")
+    monkeypatch.setattr("adaptive_ot._environment.version", lambda package: "99")
     assert main(arguments) == 2
     complaint = capsys.readouterr().err
     assert f"versions numpy '{np.__version__}', not '99'" in complaint

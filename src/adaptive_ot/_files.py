@@ -1,17 +1,23 @@
-"""What readers and writers of files share: checks, atomic writes, and one clear line when the bytes are wrong."""
+"""What readers and writers of files share: checks, atomic writes, a lock, and one clear line when bytes are wrong."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from adaptive_ot.errors import AdaptiveOTError, InvalidInput
+
+try:
+    import fcntl
+except ImportError:  # on Windows
+    fcntl = None
 
 
 def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
@@ -45,7 +51,7 @@ def make_directory(argument: str, path: Path) -> None:
 
 def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # one of a killed process may lie there
     try:
         with trouble(f"{argument} '{path}'", "must be a place to write to"):
             with open(temporary, "xb") as file:
@@ -53,8 +59,30 @@ def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], obj
                 file.flush()
                 os.fsync(file.fileno())  # otherwise the new name could outlive a power cut, and its content not
             os.replace(temporary, path)
+            _settle(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def alone_in(directory: Path) -> Iterator[None]:
+    """No other run writes to the directory meanwhile. The lock goes with the process, whatever ends it."""
+    if not fcntl:
+        yield
+        return
+    make_directory("output", directory)
+    with trouble(f"output '{directory}'", "must be a directory to write to"):
+        descriptor = os.open(directory, os.O_RDONLY)  # itself: files in it are replaced
+    try:
+        with suppress(OSError):  # some file systems have no locks
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                rule, remedy = "must not be in use", "Wait until it has ended, or choose another directory."
+                raise InvalidInput(f"output '{directory}'", rule, "another run that writes to it", remedy) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 @contextmanager
@@ -69,6 +97,16 @@ def trouble(name: str, rule: str) -> Iterator[None]:
     except Exception as error:
         reason = str(error).rstrip(". ") or type(error).__name__
         raise InvalidInput(name, rule, reason, "Write the file again.") from None
+
+
+def _settle(directory: Path) -> None:
+    """Let a power cut not bring back the names that were in a directory before."""
+    with suppress(OSError):  # some systems know no such thing
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def any_of(suffixes: tuple[str, ...]) -> str:

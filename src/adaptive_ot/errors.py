@@ -4,6 +4,7 @@
 
     AdaptiveOTError
     ├── InvalidInput        (also a ValueError)    an argument breaks a rule
+    ├── DataError           (also a ValueError)    an image of a dataset cannot be used
     ├── Infeasible          (also a ValueError)    no plan satisfies the constraints
     ├── NotConverged        (also a RuntimeError)  a solver stopped early; carries the best solution
     └── MissingDependency   (also an ImportError)  an optional package is not installed
@@ -52,6 +53,29 @@ class InvalidInput(AdaptiveOTError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.argument} {self.rule}; got {self.given}. {self.remedy}"
+
+
+class DataError(AdaptiveOTError, ValueError):
+    """An image of a dataset cannot be used.
+
+    Examples
+    --------
+    >>> print(DataError("amazon/bike/frame_0001.jpg", "the file is truncated"))
+    The image 'amazon/bike/frame_0001.jpg' cannot be used: the file is truncated. Remove it, or leave out such images
+    with --on-bad-image skip.
+    """
+
+    def __init__(self, path: str, reason: str) -> None:
+        reason = reason.rstrip(". ")
+        super().__init__(path, reason)
+        self.path = path
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return (
+            f"The image {self.path!r} cannot be used: {self.reason}. Remove it, or leave out such images with "
+            "--on-bad-image skip."
+        )
 
 
 class Infeasible(AdaptiveOTError, ValueError):

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_ot.benchmark.journal import Journal, alone_in
+from adaptive_ot._files import alone_in
+from adaptive_ot.benchmark.journal import Journal
 from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.errors import InvalidInput
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_ot._environment import versions
 from adaptive_ot._validation import number, whole_number
 from adaptive_ot.benchmark.domains import Dataset, read_dataset
 from adaptive_ot.benchmark.draws import Draw, draw
-from adaptive_ot.benchmark.environment import DECISIVE, versions
 from adaptive_ot.benchmark.method import Method
 from adaptive_ot.benchmark.ours import OURS
 from adaptive_ot.benchmark.plan import ARROW, Cell, Plan
@@ -25,6 +25,9 @@ from adaptive_ot.benchmark.rivals import RIVALS
 from adaptive_ot.errors import InvalidInput
 
 METHODS: dict[str, Method] = OURS | RIVALS
+
+# Packages whose numbers end up in the results.
+DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")
 
 
 @dataclass(frozen=True)

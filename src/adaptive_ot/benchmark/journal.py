@@ -5,19 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from adaptive_ot._files import make_directory, trouble, write_atomically
 from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.errors import InvalidInput
-
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None
 
 PLAN, CELLS = "plan.json", "cells.jsonl"
 
@@ -80,27 +73,6 @@ class Journal:
         path = self.directory / CELLS
         outcomes = map(_parse, path.read_bytes().split(b"\n") if path.exists() else [])
         return {outcome.cell: outcome for outcome in outcomes if outcome and outcome.cell in cells}
-
-
-@contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
-    """No other run writes to the directory meanwhile. The lock goes with the process, whatever ends it."""
-    if not fcntl:
-        yield
-        return
-    make_directory("output", directory)
-    with trouble(f"output '{directory}'", "must be a directory to write to"):
-        descriptor = os.open(directory, os.O_RDONLY)  # itself: files in it are replaced
-    try:
-        with suppress(OSError):  # some file systems have no locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                rule, remedy = "must not be in use", "Wait until it has ended, or choose another directory."
-                raise InvalidInput(f"output '{directory}'", rule, "another run that writes to it", remedy) from None
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _line(outcome: Outcome) -> bytes:

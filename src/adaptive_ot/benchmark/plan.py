@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from adaptive_ot._validation import describe
+from adaptive_ot._records import differences
 
 ARROW = " -> "  # between the source and the target of a task
 
@@ -102,25 +102,4 @@ class Plan:
 
     def differences(self, other: dict[str, Any]) -> list[str]:
         """What another record says otherwise, by name."""
-        here, there, nothing = _flat(self.record()), _flat(other), object()
-        return [
-            _difference(name, there.get(name), here.get(name))
-            for name in here | there
-            if here.get(name, nothing) != there.get(name, nothing)
-        ]
-
-
-def _difference(name: str, there: Any, here: Any) -> str:
-    if not (isinstance(there, list) and isinstance(here, list)):
-        return f"{name} {describe(there)}, not {describe(here)}"
-    more, less = ([str(each) for each in one if each not in other] for one, other in ((there, here), (here, there)))
-    parts = [f"{word} {', '.join(names)}" for word, names in (("with", more), ("without", less)) if names]
-    return f"{name} {' and '.join(parts) or 'in another order'}"
-
-
-def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Names of names in one, as in "data pets photo.npz"."""
-    flat = {}
-    for name, value in record.items():
-        flat |= _flat(value, f"{prefix}{name} ") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat
+        return differences(self.record(), other)

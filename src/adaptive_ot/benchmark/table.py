@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_ot._environment import environment
 from adaptive_ot._files import write_atomically
-from adaptive_ot.benchmark.environment import environment
 from adaptive_ot.benchmark.plan import Outcome, Plan
 
 FAILED, MISSING = "failed", "–"

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from adaptive_ot._files import check_input, trouble
-from adaptive_ot._validation import describe
+from adaptive_ot._validation import choice, describe, number, whole_number
+from adaptive_ot.deep.methods import METHODS, Method
 from adaptive_ot.errors import InvalidInput
 
 # Tables that a preset may have beside the fields of Config: settings of methods, and those of their papers.
-METHODS, PUBLISHED = "methods", "published"
+OF_METHODS, OF_PAPERS = "methods", "published"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +73,144 @@ class Config:
     def record(self) -> dict[str, Any]:
         """As JSON would bring it back."""
         return json.loads(json.dumps({each.name: getattr(self, each.name) for each in fields(self)}, default=str))
+
+
+def configure(
+    *,
+    dataset: str,
+    root: Path | str,
+    source: str,
+    target: str,
+    output: Path | str,
+    config_file: Path | None = None,
+    published: bool = False,
+    settings: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> Config:
+    """A run with the preset of its dataset, changed by a file, changed by what is given here.
+
+    Parameters
+    ----------
+    dataset, root, source, target
+        Two domains of a dataset: "office31", "office-home", "visda", "pacs", "digits", or any "folders" or "lists".
+    output
+        The directory of the run.
+    config_file
+        A TOML file with fields of `Config`, and settings of the method in a table `[settings]`.
+    published
+        The settings of the method's paper for this dataset, rather than our own defaults.
+    settings
+        Of the method.
+    **overrides
+        Any other field of `Config`.
+
+    Examples
+    --------
+    >>> config = configure(dataset="office31", root=".", source="amazon", target="webcam", output="run", published=True)
+    >>> config.iterations, config.batch, config.settings["alpha"], config.settings["beta"]
+    (5000, 62, 0.01, 5.0)
+    """
+    preset = _preset(dataset)
+    found = _read(config_file) if config_file else {}
+    for name in ("dataset", "root", "source", "target", "output"):
+        if name in found:
+            rule = f"must not hold '{name}', which is given beside it"
+            raise InvalidInput(f"config file '{config_file}'", rule, describe(found[name]), "Remove it.")
+    of_file = found.pop("settings", {})
+    if not isinstance(of_file, dict):
+        rule = "must hold 'settings' as a table"
+        raise InvalidInput(f"config file '{config_file}'", rule, describe(of_file), "Write it as [settings].")
+    of_methods, of_papers = preset.pop(OF_METHODS, {}), preset.pop(OF_PAPERS, {})
+    place = {"dataset": dataset, "root": Path(root), "source": source, "target": target, "output": Path(output)}
+    values = preset | found | overrides | place
+    name = values.get("method", Config.method)
+    method = method_named(name)
+    if published and name not in of_papers:
+        known = ", ".join(f"'{each}'" for each in of_papers) or "none"
+        rule = f"needs a method with published settings for '{dataset}'"
+        raise InvalidInput("published", rule, f"'{name}'", f"There are settings for: {known}.")
+    of_method = of_methods.get(name, {}) | (of_papers[name] if published else {}) | of_file | dict(settings or {})
+    filled = asdict(filled_in(method.defaults(), of_method, f"setting of method '{name}'"))
+    config = _built(values | {"settings": filled})
+    _check_ranges(config)
+    return config
+
+
+def method_named(name: Any) -> type[Method]:
+    """The class of a method."""
+    choice("method", name, tuple(METHODS))
+    return METHODS[name]
+
+
+def filled_in(defaults: Any, given: Mapping[str, Any], what: str) -> Any:
+    """A dataclass with some values changed, each of the right kind, unknown ones refused by name."""
+    hints = get_type_hints(type(defaults))
+    _refuse_unknown(given, hints, what)
+    return replace(defaults, **{name: _checked(name, value, hints[name]) for name, value in given.items()})
+
+
+def _built(values: dict[str, Any]) -> Config:
+    hints = get_type_hints(Config)
+    _refuse_unknown(values, hints, "field of a run")
+    return Config(**{name: _checked(name, value, hints[name]) for name, value in values.items()})
+
+
+def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
+    for name in given:
+        if name not in known:
+            rule = f"must be a known {what}"
+            raise InvalidInput(f"'{name}'", rule, "an unknown name", f"Known are: {', '.join(known) or 'none'}.")
+
+
+def _checked(name: str, value: Any, kind: Any) -> Any:
+    """A value of a field, as TOML, the command line or Python may give it."""
+    if get_origin(kind) is Literal:
+        choice(name, value, get_args(kind))
+        return value
+    if isinstance(kind, UnionType):  # something or nothing
+        return None if value is None else _checked(name, value, get_args(kind)[0])
+    if kind is int:
+        return whole_number(name, value, minimum=0)
+    if kind is float:
+        return number(name, value)
+    if kind is bool and not isinstance(value, bool):
+        raise InvalidInput(name, "must be true or false", describe(value), "Choose one.")
+    if kind is Path:
+        return Path(value)
+    if kind is str and not isinstance(value, str):
+        raise InvalidInput(name, "must be a word", describe(value), "Write it in quotes.")
+    if get_origin(kind) is tuple:
+        if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+            raise InvalidInput(name, "must be a list of names", describe(value), "Write it as a list of words.")
+        return tuple(value)
+    return value
+
+
+def _check_ranges(config: Config) -> None:
+    """Numbers that make no sense."""
+    for name in ("bottleneck", "iterations", "batch", "resize", "crop", "evaluate_every", "checkpoint_every"):
+        whole_number(name, getattr(config, name), minimum=1)
+    for name in ("learning_rate", "learning_rate_decay", "head_factor", "momentum", "weight_decay"):
+        number(name, getattr(config, name), minimum=0.0)
+    if config.momentum >= 1:
+        raise InvalidInput("momentum", "must be below 1", config.momentum, "Choose 0.9, say.")
+    if config.crop > config.resize:
+        remedy = "Choose a smaller crop, or a larger resize."
+        raise InvalidInput("crop", f"must be at most resize, {config.resize}", config.crop, remedy)
+    if config.crop_kind == "none" and config.crop != config.resize:
+        rule = f"must equal resize, {config.resize}, with crop_kind 'none'"
+        raise InvalidInput("crop", rule, config.crop, "Make them equal, or crop.")
+
+
+def _preset(dataset: str) -> dict[str, Any]:
+    folder = files("adaptive_ot.deep") / "presets"
+    names = sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
+    choice("dataset", dataset, tuple(names))
+    return tomllib.loads((folder / f"{dataset}.toml").read_text(encoding="utf-8"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    name = f"config file '{path}'"
+    check_input(name, path, (".toml",))
+    with trouble(name, "must be valid TOML"):
+        return tomllib.loads(path.read_text(encoding="utf-8"))

@@ -48,8 +48,13 @@ class Method(nn.Module):
         What the network puts out.
     """
 
-    Settings: ClassVar[type[Any]]  # a frozen dataclass of numbers and words with the defaults of its paper
+    Settings: ClassVar[type[Any]]  # a frozen dataclass of numbers and words
     uses_target: ClassVar[bool] = True
+
+    @classmethod
+    def defaults(cls) -> Any:
+        """The settings of its paper or official code."""
+        return cls.Settings()
 
     def __init__(self, settings: Any, features: int, classes: int) -> None:
         super().__init__()

@@ -10,9 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-# Those whose numbers end up in the results, and others that are worth a note.
-DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")
-PACKAGES = (*DECISIVE, "numba", "torch")
+# Those whose numbers may end up in results.
+PACKAGES = (
+    *("adaptive-ot", "numpy", "scipy", "numba", "scikit-learn", "pot", "skada"),
+    *("torch", "torchvision", "timm", "pillow", "safetensors"),
+)
 
 
 def environment() -> dict[str, Any]:

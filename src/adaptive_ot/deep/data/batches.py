@@ -1,0 +1,100 @@
+"""Which samples a step sees: pure functions of (seed, step), so that a resumed run needs no state to continue."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from adaptive_ot._validation import whole_number
+from adaptive_ot.errors import InvalidInput
+
+# One source of randomness each.
+SAMPLES_OF_CLASS, EXTRA_CLASSES, SAMPLES = range(3)
+
+
+def balanced_batch(labels: np.ndarray, classes: int, size: int, seed: int, step: int) -> np.ndarray:
+    """Indices of `size` samples, equally many of every class.
+
+    What is left of `size` goes to classes chosen at random. Each class walks through permutations of its samples, so
+    that none comes again before (nearly) all have come, and a batch holds none twice unless the class is too small.
+
+    Parameters
+    ----------
+    labels
+        The class of every sample, from 0 to `classes` - 1; each must occur.
+
+    Examples
+    --------
+    >>> labels = np.array([0, 0, 1, 1, 1, 2])
+    >>> labels[balanced_batch(labels, classes=3, size=6, seed=0, step=5)]
+    array([0, 1, 2, 0, 1, 2])
+    """
+    _check(size, seed, step)
+    members = _members(np.asarray(labels, np.int32).tobytes(), classes)
+    rounds = -(-size // classes)  # every class has this many samples ready, whether they are wanted or not
+    ready = np.array(
+        [
+            samples[_walk(len(samples), rounds, step, (seed, SAMPLES_OF_CLASS, label))]
+            for label, samples in enumerate(members)
+        ]
+    )
+    full, rest = divmod(size, classes)
+    batch = ready[:, :full].T.ravel()
+    if rest:
+        chosen = _generator(seed, EXTRA_CLASSES, step).choice(classes, rest, replace=False)
+        batch = np.concatenate([batch, ready[np.sort(chosen), full]])
+    return batch
+
+
+def random_batch(count: int, size: int, seed: int, step: int) -> np.ndarray:
+    """Indices of `size` out of `count` samples: a permutation batch by batch, then another; what is left is dropped.
+
+    Examples
+    --------
+    >>> epoch = [random_batch(count=7, size=3, seed=0, step=step) for step in (0, 1)]
+    >>> len(set(np.concatenate(epoch)))
+    6
+    """
+    _check(size, seed, step)
+    return _walk(whole_number("count", count, minimum=1), size, step, (seed, SAMPLES)).astype(np.int64)
+
+
+def _walk(count: int, size: int, step: int, key: tuple[int, ...]) -> np.ndarray:
+    """Batch number `step` of an endless walk through permutations of `count` things."""
+    if size <= count:
+        epoch, at = divmod(step, count // size)
+        return _permutation(count, *key, epoch)[at * size : (at + 1) * size]
+    first, skipped = divmod(step * size, count)
+    last = (step * size + size - 1) // count
+    line = np.concatenate([_permutation(count, *key, epoch) for epoch in range(first, last + 1)])
+    return line[skipped : skipped + size]
+
+
+@lru_cache(maxsize=1024)
+def _permutation(count: int, *key: int) -> np.ndarray:
+    order = _generator(*key).permutation(count).astype(np.int32)
+    order.flags.writeable = False
+    return order
+
+
+@lru_cache(maxsize=4)
+def _members(labels: bytes, classes: int) -> list[np.ndarray]:
+    """The samples of every class; found once and kept under the labels themselves."""
+    known = np.frombuffer(labels, np.int32)
+    members = [np.flatnonzero(known == label) for label in range(classes)]
+    missing = [label for label, samples in enumerate(members) if not len(samples)]
+    if missing or sum(map(len, members)) != len(known):
+        given = f"none of class {missing[0]}" if missing else f"labels outside 0 to {classes - 1}"
+        raise InvalidInput("labels", f"must name each of {classes} classes", given, "Add samples, or leave it out.")
+    return members
+
+
+def _generator(*key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(key))
+
+
+def _check(size: int, seed: int, step: int) -> None:
+    whole_number("size", size, minimum=1)
+    whole_number("seed", seed, minimum=0)
+    whole_number("step", step, minimum=0)

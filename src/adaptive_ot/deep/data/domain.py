@@ -1,0 +1,179 @@
+"""The two domains of a task: their images, their labels, and one order of classes for both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_ot._files import check_input, open_archive, trouble
+from adaptive_ot.deep.data.images import ImageFile
+from adaptive_ot.deep.data.layouts import ByClass, entries, read_archive, read_folders, read_list
+from adaptive_ot.errors import InvalidInput
+
+# Datasets that people know by name, and their domains.
+PUBLISHED = {
+    "office31": ("amazon", "dslr", "webcam"),
+    "office-home": ("Art", "Clipart", "Product", "Real World"),
+    "visda": ("train", "validation"),
+    "pacs": ("art_painting", "cartoon", "photo", "sketch"),
+}
+DATASETS = (*PUBLISHED, "folders", "lists", "digits")
+
+
+class Domain(NamedTuple):
+    """One domain of a dataset."""
+
+    name: str
+    classes: tuple[str, ...]  # in the order that both domains share
+    images: Sequence[ImageFile] | np.ndarray  # files, or bytes (n, h, w) or (n, h, w, 3)
+    labels: np.ndarray  # int64 (n,), places in `classes`
+
+
+def read_domains(
+    dataset: str, root: Path, source: str, target: str, target_classes: tuple[str, ...] = ()
+) -> tuple[Domain, Domain]:
+    """Source and target of a task, from the layout in which the dataset is published.
+
+    Parameters
+    ----------
+    dataset
+        ``"office31"``, ``"office-home"``, ``"visda"`` or ``"pacs"``: `root`/<domain>/<class>/*, with the names of
+        domains in any case, spaces and underscores ignored; a domain may also be a tar archive.
+        ``"folders"``: `source` and `target` are folders of folders of classes, relative to `root`.
+        ``"lists"``: they are text files of lines ``path label``, relative to `root`.
+        ``"digits"``: `root` is an .npz file with the arrays <domain>_train_x and <domain>_train_y.
+    target_classes
+        The only classes that the target keeps; all, if none are named.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "small.npz"
+    ...     np.savez(path, a_train_x=np.zeros((2, 8, 8), "u1"), a_train_y=[3, 1], b_train_x=np.zeros((1, 8, 8), "u1"),
+    ...              b_train_y=[3])
+    ...     source, target = read_domains("digits", path, "a", "b")
+    >>> source.classes, source.labels, target.labels
+    (('1', '3'), array([1, 0]), array([1]))
+    """
+    if dataset not in DATASETS:
+        raise InvalidInput("dataset", f"must be one of {', '.join(DATASETS)}", repr(dataset), "Choose one of them.")
+    root = Path(root)
+    if not root.exists():
+        raise InvalidInput("root", "must exist", f"'{root}'", "Check the path.")
+    if dataset == "digits":
+        return _digits(root, source, target, target_classes)
+    if not root.is_dir():
+        raise InvalidInput("root", "must be a directory", f"'{root}'", "Name the one that holds the domains.")
+    root = root.absolute()
+    read = _reader(dataset)
+    source_name, source_images = read(root, "source", source)
+    target_name, target_images = read(root, "target", target)
+    empty = [label for label, images in source_images.items() if not images]
+    if empty or not source_images:
+        given = f"none of {_listed(empty)}" if empty else "none"
+        remedy = "Add images, or remove the class." if empty else "Name a folder that holds a folder for each class."
+        raise InvalidInput(f"source '{source}'", "must hold images of every class", given, remedy)
+    classes = _ordered(source_images)
+    kept = _kept(target, classes, [label for label, images in target_images.items() if images], target_classes)
+    return _domain(source_name, classes, source_images, classes), _domain(target_name, classes, target_images, kept)
+
+
+def _reader(dataset: str) -> Callable[[Path, str, str], tuple[str, ByClass]]:
+    """Reads the named domain below the root, in the role of source or target."""
+    if dataset == "folders":
+        return lambda root, role, name: (name, read_folders(root, root / name))
+    if dataset == "lists":
+        return lambda root, role, name: (name, read_list(root, root / name))
+
+    def published(root: Path, role: str, name: str) -> tuple[str, ByClass]:
+        domains = {_spelling(each): each for each in PUBLISHED[dataset]}
+        known = domains.get(_spelling(name))
+        if known is None:
+            rule = f"must be a domain of {dataset}: {', '.join(domains.values())}"
+            raise InvalidInput(role, rule, repr(name), "Choose one of them.")
+        found = [each for each in entries(root, root) if each.is_dir() or each.name.endswith(".tar")]
+        at = [Path(each.path) for each in found if _spelling(each.name.removesuffix(".tar")) == _spelling(known)]
+        if len(at) != 1:
+            rule = f"must be there once below the root '{root}'"
+            given = (
+                f"{_listed([each.name for each in at])} for '{known}' among {_listed([each.name for each in found])}"
+            )
+            raise InvalidInput(role, rule, given, "Remove one of them." if at else "Check the root.")
+        return known, read_archive(root, at[0]) if at[0].suffix == ".tar" else read_folders(root, at[0])
+
+    return published
+
+
+def _spelling(name: str) -> str:
+    return re.sub(r"[\s_-]", "", name).casefold()
+
+
+def _kept(target: str, classes: Sequence[str], held: list[str], wanted: tuple[str, ...]) -> list[str]:
+    """The classes that the target has, or keeps."""
+    unknown = [label for label in wanted if label not in classes]
+    if unknown:
+        rule = f"must be classes of the source: {_listed(classes)}"
+        raise InvalidInput("target_classes", rule, _listed(unknown), "Choose some of them.")
+    missing = [label for label in wanted if label not in held]
+    if missing or not held:
+        given = f"none of {_listed(missing)}" if missing else "none"
+        raise InvalidInput(f"target '{target}'", "must hold images", given, "Check the folder and the classes.")
+    private = [label for label in held if label not in classes]
+    if private and not wanted:
+        remedy = "Rename or remove them, or name those to keep with target_classes."
+        rule = f"must have no class outside the source's ({_listed(classes)})"
+        raise InvalidInput(f"target '{target}'", rule, _listed(private), remedy)
+    return [label for label in classes if label in (wanted or held)]
+
+
+def _domain(name: str, classes: tuple[str, ...], images: ByClass, kept: Sequence[str]) -> Domain:
+    number = {label: at for at, label in enumerate(classes)}
+    labels = [number[label] for label in kept for _ in images[label]]
+    return Domain(name, classes, [image for label in kept for image in images[label]], np.array(labels, np.int64))
+
+
+def _digits(path: Path, source: str, target: str, wanted: tuple[str, ...]) -> tuple[Domain, Domain]:
+    name = f"root '{path}'"
+    check_input(name, path, (".npz",))
+    with trouble(name, "must be a valid .npz file"), open(path, "rb") as file, open_archive(file) as arrays:
+        source_x, source_y = _digit_arrays(name, arrays, "source", source)
+        target_x, target_y = _digit_arrays(name, arrays, "target", target)
+    classes = _ordered(map(str, np.unique(source_y)))
+    kept = _kept(target, classes, [str(label) for label in np.unique(target_y)], wanted)
+    chosen = np.isin(target_y, [int(label) for label in kept])
+    order = np.array([int(label) for label in classes])
+    return (
+        Domain(source, classes, source_x, np.searchsorted(order, source_y)),
+        Domain(target, classes, target_x[chosen], np.searchsorted(order, target_y[chosen])),
+    )
+
+
+def _digit_arrays(name: str, arrays: np.lib.npyio.NpzFile, role: str, domain: str) -> tuple[np.ndarray, np.ndarray]:
+    known = [key.removesuffix("_train_x") for key in arrays.files if key.endswith("_train_x")]
+    if domain not in known or f"{domain}_train_y" not in arrays.files:
+        rule = f"must be a domain of the file: {_listed(known)}"
+        raise InvalidInput(role, rule, repr(domain), f"Save {domain}_train_x and {domain}_train_y.")
+    x, y = arrays[f"{domain}_train_x"], arrays[f"{domain}_train_y"]
+    pictures = x.dtype == np.uint8 and (x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)) and x.size
+    if not pictures or y.shape != x.shape[:1] or y.dtype.kind not in "iu":
+        rule = f"must hold bytes (n, h, w) or (n, h, w, 3) and n whole numbers for '{domain}'"
+        given = f"{x.dtype} {x.shape} and {y.dtype} {y.shape}"
+        raise InvalidInput(name, rule, given, "Save them so.")
+    return x, y.astype(np.int64)
+
+
+def _ordered(classes: Sequence[str] | map[str] | ByClass) -> tuple[str, ...]:
+    """Sorted; by value where all are numbers, so that the labels of a list keep their meaning."""
+    classes = list(classes)
+    numeric = all(re.fullmatch(r"-?\d{1,18}", label, re.ASCII) for label in classes)
+    return tuple(sorted(classes, key=(lambda label: (int(label), label)) if numeric else None))
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(map(repr, names[:40])) or "none"
+    return f"{shown} and {len(names) - 40} more" if len(names) > 40 else shown

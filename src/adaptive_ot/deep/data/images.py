@@ -1,0 +1,106 @@
+"""One image, from bytes that nobody vouches for to pixels."""
+
+from __future__ import annotations
+
+import os
+import stat
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError, WebPImagePlugin  # noqa: F401
+
+from adaptive_ot.errors import DataError
+
+Image.preinit()  # the formats below, but for WebP above; otherwise threads would all import them at once
+FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM")
+
+# What is taken for an image by its name. Some are refused by their content, with a reason, rather than overlooked.
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff")
+
+LARGEST_FILE = 128 * 2**20
+MOST_PIXELS = 64 * 10**6
+
+
+class ImageFile(NamedTuple):
+    """An image on disk: a whole file, or `length` bytes of an archive from `start` on."""
+
+    name: str  # relative to the root of the dataset
+    path: str
+    start: int = 0
+    length: int | None = None
+
+
+def read_image(image: ImageFile | np.ndarray, size: int) -> np.ndarray:
+    """Pixels as RGB bytes (size, size, 3), stretched bilinearly with antialiasing, as torchvision resizes PIL images.
+
+    Decoders warn about bytes that they can live with; wrap many calls in `quietly`.
+
+    Examples
+    --------
+    >>> read_image(np.full((2, 2), 7, np.uint8), 3)[0, 0]
+    array([7, 7, 7], dtype=uint8)
+    """
+    if isinstance(image, np.ndarray):
+        return _pixels(Image.fromarray(image), size)
+    with _opened(image) as picture:
+        picture.load()
+        return _pixels(picture, size)
+
+
+def check_image(image: ImageFile) -> None:
+    """The file is there and begins like an image of a reasonable size; its pixels are not looked at."""
+    with _opened(image):
+        pass
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """No warnings inside, in any thread: which is why it is not a part of `read_image`."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _opened(image: ImageFile) -> Iterator[Image.Image]:
+    """The picture with its header read and judged. Whatever goes wrong inside is a DataError: decoders raise all."""
+    try:
+        with _bytes(image) as file, Image.open(file, formats=FORMATS) as picture:
+            width, height = picture.size
+            if width * height > MOST_PIXELS:
+                raise ValueError(f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
+            yield picture
+    except UnidentifiedImageError:
+        raise DataError(image.name, f"it is not a valid image of the kinds {', '.join(FORMATS)}") from None
+    except OSError as error:
+        raise DataError(image.name, error.strerror or str(error) or "it cannot be read") from None
+    except Exception as error:
+        raise DataError(image.name, str(error) or type(error).__name__) from None
+
+
+def _bytes(image: ImageFile) -> BinaryIO:
+    status = os.stat(image.path)
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for ever
+        raise ValueError("it is not a regular file")
+    length = status.st_size if image.length is None else image.length
+    if not 0 < length <= LARGEST_FILE:
+        raise ValueError(f"{length:,} bytes are not between 1 and {LARGEST_FILE:,}")
+    file = open(image.path, "rb")  # noqa: SIM115, the caller closes it
+    if image.length is None:
+        return file
+    with file:
+        file.seek(image.start)
+        return BytesIO(file.read(length))
+
+
+def _pixels(picture: Image.Image, size: int) -> np.ndarray:
+    if picture.mode == "F":
+        raise ValueError("its pixels are floating-point numbers, not colours")
+    if picture.mode.startswith("I"):  # 16 bits, of which Pillow would cut off the upper half
+        bright = np.asarray(picture).astype(np.int64) >> 8
+        picture = Image.fromarray(np.clip(bright, 0, 255).astype(np.uint8))
+    return np.asarray(picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))

@@ -1,0 +1,57 @@
+"""Where a run computes, and with how many digits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
+
+import torch
+
+from adaptive_ot.errors import InvalidInput
+
+Precision = Literal["auto", "float32", "tf32", "bf16"]
+
+
+def pick_device(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU if there is one, the process's own if several processes share them.
+
+    Examples
+    --------
+    >>> pick_device("cpu")
+    device(type='cpu')
+    """
+    if name == "auto":
+        if not torch.cuda.is_available():
+            return torch.device("cpu")
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise InvalidInput("device", "must be one that PyTorch can use", f"'{name}': {reason}", "Try 'cpu'.") from None
+    return device
+
+
+@contextmanager
+def computing(device: torch.device, precision: Precision) -> Iterator[None]:
+    """Deterministic kernels, in the precision asked for ("auto": bf16 on GPUs, float32 on CPUs), as long as it lasts.
+
+    The flags of PyTorch belong to the process: they are put back as they were.
+    """
+    if precision == "auto":
+        precision = "bf16" if device.type == "cuda" else "float32"
+    short = precision != "float32"
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = short
+    try:
+        with (
+            torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=short),
+            torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"),
+        ):
+            yield
+    finally:
+        matmul.allow_tf32 = before

@@ -1,0 +1,227 @@
+"""The training loop: every method, every network, one process or many, from the first step or from a checkpoint."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from adaptive_ot.deep.checkpoint import Checkpoint
+from adaptive_ot.deep.config import Config, method_named
+from adaptive_ot.deep.data.augment import augment, draw_views
+from adaptive_ot.deep.data.batches import balanced_batch, random_batch
+from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.data.stores import Store, open_store
+from adaptive_ot.deep.device import computing, pick_device
+from adaptive_ot.deep.distributed import process_group, rank, said_anywhere, world_size
+from adaptive_ot.deep.evaluate import probabilities
+from adaptive_ot.deep.judging import Result, judge
+from adaptive_ot.deep.run_directory import RunDirectory, open_run
+from adaptive_ot.deep.training import Batch, Losses, Training
+
+# Numbers are fetched from the device every so many steps: it would have to wait for every one.
+LOG_EVERY = 10
+
+# The result reports means over the last part of the run.
+LAST_PART = 0.1
+
+
+class Progress(NamedTuple):
+    """How far a run is."""
+
+    step: int
+    iterations: int
+    losses: dict[str, float]
+    accuracy: float | None = None  # on the target, at the last evaluation
+    loading: str | None = None  # what is done before the first step
+
+
+class Interrupted(KeyboardInterrupt):
+    """A run was told to stop. Everything up to `step` is kept, and the same run goes on from there."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"stopped after step {step}; the same run goes on from there")
+        self.step = step
+
+
+def train(config: Config, *, progress: Callable[[Progress], None] | None = None) -> Result:
+    """Train a network, or go on where its directory says that it was stopped.
+
+    Parameters
+    ----------
+    config
+        Made by `configure`. Its `output` is the directory of the run; one that is finished is not run again.
+    progress
+        Called every few steps.
+
+    Raises
+    ------
+    Interrupted
+        On Ctrl-C or SIGTERM, after a checkpoint.
+    """
+    report = progress or (lambda _: None)
+    with process_group(), _signals() as told_to_stop:
+        device = pick_device(config.device)
+        source, target = _stores(config, device, report)
+        with open_run(config, _digests(config, source, target), writes=rank() == 0) as directory:
+            if directory.result:
+                return Result.of(directory.result, config.output)
+            training = Training(config, len(source.domain.classes), device)
+            start, seconds = 0, 0.0
+            if directory.checkpoint:
+                training.restore(directory.checkpoint.tensors)
+                start, seconds = directory.checkpoint.step, directory.checkpoint.notes["seconds"]
+            began = time.perf_counter() - seconds
+            accuracy = None
+            for step, (ours, theirs) in enumerate(_batches(config, source, target, start), start):
+                with computing(device, config.precision):
+                    losses = training.learn(step, ours, theirs)
+                done = step + 1
+                last, looks = done == config.iterations, done % LOG_EVERY == 0
+                evaluates = last or done % config.evaluate_every == 0
+                if looks or evaluates:
+                    line: dict[str, Any] = {"step": step, **_numbers(losses, ours, theirs)}
+                    if evaluates:
+                        line |= _evaluation(training, target)
+                        accuracy = line["accuracy"]
+                    directory.append(line)
+                    report(Progress(done, config.iterations, line, accuracy))
+                stops = said_anywhere(told_to_stop()) and not last
+                if last or stops or done % config.checkpoint_every == 0:
+                    notes = {"seconds": time.perf_counter() - began}
+                    directory.save(Checkpoint(done, training.tensors(), notes))
+                if stops:
+                    raise Interrupted(done)
+            bad = len(source.bad) + len(target.bad)
+            result = _result(config, directory.lines(), time.perf_counter() - began, bad)
+            directory.finish(result.record())
+            return result
+
+
+def _stores(config: Config, device: torch.device, report: Callable[[Progress], None]) -> tuple[Store, Store]:
+    domains = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    stores = []
+    for domain in domains:
+
+        def tell(done: int, total: int, name: str = domain.name) -> None:
+            if done % 100 == 0:
+                report(Progress(0, config.iterations, {}, loading=f"images of {name}: {done} of {total}"))
+
+        stores.append(
+            open_store(
+                domain,
+                resize=config.resize,
+                device=device,
+                storage=config.storage,
+                workers=config.workers,
+                on_bad_image=config.on_bad_image,
+                progress=tell,
+            )
+        )
+    return stores[0], stores[1]
+
+
+def _batches(config: Config, source: Store, target: Store, start: int) -> Iterator[tuple[Batch, Batch | None]]:
+    """Augmented batches of both domains from a step on; the same ones, however many processes share them."""
+    classes, size, ranks = len(source.domain.classes), config.batch, world_size()
+    own = slice(rank() * size // ranks, (rank() + 1) * size // ranks)
+
+    def of_source(step: int) -> np.ndarray:
+        return balanced_batch(source.labels, classes, size, config.seed, step)
+
+    def of_target(step: int) -> np.ndarray:
+        return random_batch(len(target), size, config.seed, step)
+
+    def augmented(store: Store, indices: Callable[[int], np.ndarray], stream: Any) -> Iterator[Batch]:
+        steps = range(start, config.iterations)
+        for step, pixels in zip(steps, store.batches(indices(step)[own] for step in steps), strict=True):
+            views = draw_views(
+                size,
+                size=config.resize,
+                crop=config.crop,
+                kind=config.crop_kind,
+                flip=config.flip,
+                seed=config.seed,
+                step=step,
+                stream=stream,
+            )
+            labels = torch.from_numpy(store.labels[indices(step)]).to(store.device, non_blocking=True)
+            yield Batch(augment(pixels, views.part(own), config.crop), labels)
+
+    ours = augmented(source, of_source, "source")
+    if method_named(config.method).uses_target:
+        yield from zip(ours, augmented(target, of_target, "target"), strict=True)
+    else:
+        yield from ((batch, None) for batch in ours)
+
+
+def _numbers(losses: Losses, source: Batch, target: Batch | None) -> dict[str, float]:
+    """What to log. How much of the plan lies between images of one class is an oracle: it looks at target labels."""
+    terms = dict(losses.terms)
+    if losses.plan is not None and target is not None:
+        same = source.labels[:, None] == target.labels[None, :]
+        terms["plan_purity"] = (losses.plan * same).sum() / losses.plan.sum().clamp_min(1e-12)
+    values = torch.stack([term.float() for term in terms.values()]).tolist()  # fetched at once
+    return dict(zip(terms, values, strict=True))
+
+
+def _evaluation(training: Training, target: Store) -> dict[str, Any]:
+    predicted = probabilities(training.network, target, training.config).argmax(1)
+    accuracy = judge(predicted, target.labels, target.domain.classes)
+    return {
+        "accuracy": accuracy.overall,
+        "mean_class_accuracy": accuracy.mean_class,
+        "per_class": accuracy.per_class,
+    }
+
+
+def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_images: int) -> Result:
+    """From the lines of the metrics, so that it is the same for a run that was stopped and resumed."""
+    evaluations = [line for line in lines if "accuracy" in line]
+    last, best = evaluations[-1], max(evaluations, key=lambda line: line["accuracy"])
+    end = [line for line in lines if line["step"] >= (1 - LAST_PART) * config.iterations]
+
+    def mean(name: str) -> float | None:
+        values = [line[name] for line in end if name in line]
+        return float(np.mean(values)) if values else None
+
+    return Result(
+        accuracy=last["accuracy"],
+        mean_class_accuracy=last["mean_class_accuracy"],
+        per_class=last["per_class"],
+        best_accuracy=best["accuracy"],
+        best_step=best["step"] + 1,
+        transported_mass=mean("mass"),
+        plan_purity=mean("plan_purity"),
+        steps=config.iterations,
+        seconds=seconds,
+        bad_images=bad_images,
+        output=config.output,
+    )
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C or SIGTERM came: a step is finished before it is obeyed. A second one is obeyed at once."""
+    told = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+        yield told.is_set
+        return
+
+    def hear(*_: object) -> None:
+        if told.is_set():
+            raise KeyboardInterrupt
+        told.set()
+
+    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield told.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,96 @@
+"""What adversarial methods share: a network that tells the domains apart, and features that train against it.
+
+One optimiser serves both sides. The discriminator's loss goes backwards as it is through the discriminator, and with
+its sign reversed into the features: Ganin et al. 2016, "Domain-Adversarial Training of Neural Networks".
+The discriminator, its initialisation and the ramp are those of thuml/CDAN (pytorch/network.py), from which most later
+work has its figures; there the ramp ends after 10,000 iterations, here with the run.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+HIDDEN = 1024
+DROPOUT = 0.5
+
+
+def ramp(progress: float) -> float:
+    """From 0 to 1 as the run goes on: a discriminator that knows nothing yet should not bend the features.
+
+    >>> [round(ramp(progress), 2) for progress in (0.0, 0.1, 0.5, 1.0)]
+    [0.0, 0.46, 0.99, 1.0]
+    """
+    return 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0
+
+
+class _Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, strength: float) -> torch.Tensor:
+        ctx.strength = strength
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return -ctx.strength * gradients[0], None
+
+
+def reverse(tensor: torch.Tensor, strength: float) -> torch.Tensor:
+    """The tensor as it is, but its gradient comes back times -strength.
+
+    >>> x = torch.ones(2, requires_grad=True)
+    >>> reverse(x, 0.5).sum().backward()
+    >>> x.grad
+    tensor([-0.5000, -0.5000])
+    """
+    return _Reversal.apply(tensor, strength)  # type: ignore[no-any-return]
+
+
+class Discriminator(nn.Sequential):
+    """Three layers from features to `outputs` logits."""
+
+    def __init__(self, features: int, outputs: int = 1) -> None:
+        layers = [nn.Linear(features, HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, outputs)]
+        for layer in layers:
+            xavier(layer)
+        hidden = [part for layer in layers[:-1] for part in (layer, nn.ReLU(), nn.Dropout(DROPOUT))]
+        super().__init__(*hidden, layers[-1])
+
+
+def xavier(layer: nn.Linear) -> nn.Linear:
+    """The layer, initialised as the official codes do it."""
+    nn.init.xavier_normal_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+class Verdict(NamedTuple):
+    """What a discriminator makes of a batch of either domain."""
+
+    loss: torch.Tensor
+    accuracy: torch.Tensor
+
+
+def tell_apart(
+    discriminator: nn.Module,
+    source: torch.Tensor,
+    target: torch.Tensor,
+    weights: tuple[torch.Tensor, torch.Tensor] | None = None,
+) -> Verdict:
+    """The cross-entropy of source (1) against target (0); either domain counts for a half, however large its batch.
+
+    Weights are of the samples of either domain; where these are not equal, they should add up to one in each.
+    """
+    logits = discriminator(torch.cat([source, target])).squeeze(1)
+    of_source, of_target = logits.split([len(source), len(target)])
+    losses = functional.softplus(-of_source), functional.softplus(of_target)
+    if weights is None:
+        loss = (losses[0].mean() + losses[1].mean()) / 2
+    else:
+        loss = ((weights[0] * losses[0]).sum() + (weights[1] * losses[1]).sum()) / 2
+    right = (of_source > 0).float().mean() + (of_target < 0).float().mean()
+    return Verdict(loss, right.detach() / 2)

@@ -1,0 +1,87 @@
+"""ALDA: a discriminator learns how wrong predictions are, and corrects the pseudo-labels by it.
+
+Chen, Zhao, Liu, Cai, "Adversarial-Learned Loss for Domain Adaptation", AAAI 2020; ZJULearning/ALDA (loss.py,
+`ALDA_loss`; train.py; network.py, `Multi_AdversarialNetwork`). Different here:
+
+- The term that trains the discriminator alone goes through it a second time, with detached features and other dropout,
+  where the official code freezes the network for a backward pass of its own.
+- Where no target sample is sure enough the corrected loss is 0; the official code divides 0 by 0.
+- The ramp of the corrected loss ends with the run instead of after 10,000 iterations.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+
+
+class Alda(Method):
+    """Adversarial-learned loss."""
+
+    @dataclass(frozen=True)
+    class Settings:
+        """Defaults of train.py; the digits have a threshold of 0.6 there."""
+
+        trade_off: float = 1.0
+        threshold: float = 0.9  # how sure a prediction must be to count as a label of the target
+
+    def __init__(self, settings: Settings, features: int, classes: int) -> None:
+        super().__init__(settings, features, classes)
+        self.discriminator = Discriminator(features, classes)
+
+    def alignment(self, pair: Pair) -> Alignment:
+        strength, n = ramp(pair.progress), len(pair.source_logits)
+        features = torch.cat([pair.source_features, pair.target_features])
+        confusion = confusion_matrices(self.discriminator(reverse(features, strength)))
+
+        probabilities = pair.target_logits.softmax(1)
+        confidence, target_guess = probabilities.detach().max(1)
+        sure = (confidence > self.settings.threshold).float()
+
+        # What the labels would be, given what was predicted: the columns of the predicted classes.
+        source_corrected = _column(confusion[:n], pair.source_logits.argmax(1))
+        target_corrected = _column(confusion[n:], target_guess)
+        labels = functional.one_hot(pair.source_labels, self.classes).float()
+        opposite = (1.0 - functional.one_hot(target_guess, self.classes)) / (self.classes - 1)
+        against = _cross_entropy(source_corrected, labels).sum() + sure @ _cross_entropy(target_corrected, opposite)
+        adversarial = against / (n + sure.sum())
+
+        agreement = (probabilities * target_corrected.detach()).mean(1)
+        corrected = -(sure @ agreement) / sure.sum().clamp_min(1.0)
+        of_source = self.discriminator(pair.source_features.detach())
+        regularisation = functional.cross_entropy(of_source, pair.source_labels)
+
+        loss = self.settings.trade_off * (adversarial + strength * corrected) + regularisation
+        terms = {"adversarial": adversarial, "corrected": corrected, "regularisation": regularisation}
+        return Alignment(loss, {name: term.detach() for name, term in terms.items()} | {"sure": sure.mean()})
+
+
+def confusion_matrices(scores: torch.Tensor) -> torch.Tensor:
+    """For every sample, entry (k, l): how likely its class is k if l was predicted.
+
+    A prediction l is right with the probability that the discriminator gives; all other classes are equally likely.
+
+    >>> confusion_matrices(torch.zeros(1, 3))
+    tensor([[[0.5000, 0.2500, 0.2500],
+             [0.2500, 0.5000, 0.2500],
+             [0.2500, 0.2500, 0.5000]]])
+    """
+    right = torch.sigmoid(scores).unsqueeze(1)
+    same = torch.eye(scores.shape[1], device=scores.device, dtype=scores.dtype)
+    return same * right + (1.0 - same) * (1.0 - right) / (scores.shape[1] - 1)
+
+
+def _column(matrices: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
+    return torch.take_along_dim(matrices, classes[:, None, None], dim=2).squeeze(2)
+
+
+def _cross_entropy(given: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    """Of every sample, summed over classes that are each a question of yes or no; finite where the answer is sure."""
+    least = torch.finfo(given.dtype).tiny
+    yes, no = given.clamp_min(least).log(), (1.0 - given).clamp_min(least).log()
+    return -(wanted * yes + (1.0 - wanted) * no).sum(1)

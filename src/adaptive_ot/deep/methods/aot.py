@@ -1,0 +1,18 @@
+"""AOT: adaptive optimal transport between the batches decides who is matched, and how much.
+
+"Partial Distribution Alignment via Adaptive Optimal Transport". The published cost is alpha |x - z|^2 - beta <p, q>
+with constants for every dataset (`published` in the presets). The default is its scale-free form, in which distances
+count relative to their median, so that one setting serves every network and dataset.
+"""
+
+from __future__ import annotations
+
+from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
+
+
+class AOT(TransportMethod):
+    """Rows and columns of the plan at most the weights, costs of both signs."""
+
+    @classmethod
+    def defaults(cls) -> TransportSettings:
+        return TransportSettings(cost="scale-free", marginals="at-most", solver="entropic")

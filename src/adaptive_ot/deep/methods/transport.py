@@ -1,0 +1,116 @@
+"""What the transport methods share: a cost between two batches, a plan for it, and the cost of that plan as the loss.
+
+The plan is computed from a cost without gradient and then held; gradients flow through the cost, to the features of
+both domains and to the class probabilities of the target. The methods differ only in the cost and in the marginals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from torch.nn import functional
+
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
+from adaptive_ot.solve import solve
+from adaptive_ot.solvers.entropic import Entropic
+from adaptive_ot.solvers.entropic_batch import fits_one_program
+from adaptive_ot.solvers.exact import Exact
+
+# Sums of a plan may be this far from the weights, in all: far below the noise of mini-batches.
+TOLERANCE = 1e-6
+MAX_ITERATIONS = 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransportSettings:
+    """Cost, marginals and solver. Numbers that the chosen forms do not ask for have no effect."""
+
+    cost: Literal["scale-free", "published", "cross-entropy"]
+    alpha: float = 0.01  # weight of the squared distance, where it is not relative
+    kappa: float = 0.5  # weight of the squared distance relative to its median ("scale-free")
+    beta: float = 1.0  # weight of the classes
+
+    marginals: Literal["at-most", "equal", "fixed-mass", "soft-kl"]
+    mass: float = 0.75  # of 1, with "fixed-mass"
+    tau: float = 0.5  # price of divergence, with "soft-kl"
+
+    solver: Literal["exact", "entropic"]
+    entropy: Literal["augmented", "product", "counting"] = "augmented"
+    epsilon: float = 0.1
+
+
+class TransportMethod(Method):
+    """The loss <G, C> of the plan G that is optimal for the cost C between the two batches."""
+
+    Settings = TransportSettings
+    settings: TransportSettings
+
+    def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
+        super().__init__(settings, features, classes)
+        self.marginals = _marginals(settings)
+        self.solver = (
+            Exact()
+            if settings.solver == "exact"
+            else Entropic(settings.epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
+        )
+
+    def alignment(self, pair: Pair) -> Alignment:
+        cost = joint_cost(pair, self.settings)
+        plan = self.plan(cost, pair)
+        loss = (plan * cost).sum()
+        return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum()}, plan)
+
+    def plan(self, cost: torch.Tensor, pair: Pair) -> torch.Tensor:
+        """Who is matched with whom, a constant."""
+        return batch_plan(cost, self.marginals, self.solver)
+
+
+def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
+    """The cost between the two batches, with gradients; only the scale of the distances is taken as given."""
+    squares = squared_distances(pair.source_features, pair.target_features)
+    classes = functional.one_hot(pair.source_labels, pair.target_logits.shape[1]).to(squares.dtype)
+    if settings.cost == "cross-entropy":
+        return settings.alpha * squares - settings.beta * classes @ pair.target_logits.log_softmax(1).T
+    agreement = classes @ pair.target_logits.softmax(1).T
+    if settings.cost == "published":
+        return settings.alpha * squares - settings.beta * agreement
+    typical = squares.detach().median().clamp_min(torch.finfo(squares.dtype).tiny)
+    return settings.beta * (settings.kappa * squares / typical - agreement)
+
+
+def squared_distances(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """|x_i - z_j|^2 with a gradient that is finite for equal points, too."""
+    return (x.square().sum(1)[:, None] + z.square().sum(1)[None, :] - 2 * x @ z.T).clamp_min(0)
+
+
+def batch_plan(
+    cost: torch.Tensor,
+    marginals: Marginals,
+    solver: Exact | Entropic,
+    source_weights: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """The optimal plan for a small cost, on the device of the cost.
+
+    A batch is far too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
+    """
+    there = isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1]))
+    place = cost.device if there else torch.device("cpu")
+    given: Any = cost.detach().to(place, torch.float64)
+    weights = None if source_weights is None else source_weights.to(place, torch.float64)
+    solution = solve(given, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
+    return solution.plan.to(cost.device, cost.dtype)
+
+
+def _marginals(settings: TransportSettings) -> Marginals:
+    match settings.marginals:
+        case "at-most":
+            return AtMost()
+        case "equal":
+            return Equal()
+        case "fixed-mass":
+            return FixedMass(settings.mass)
+        case "soft-kl":
+            return SoftKL(settings.tau)

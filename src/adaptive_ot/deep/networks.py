@@ -1,0 +1,190 @@
+"""Networks: images in [0, 1] to features and class scores, the same for every seed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+from adaptive_ot._validation import describe, whole_number
+from adaptive_ot.deep._torchvision import models
+from adaptive_ot.deep.weights import load_backbone
+from adaptive_ot.errors import InvalidInput, MissingDependency
+
+TIMM = "timm:"
+
+
+class Normalise(nn.Module):
+    """Images in [0, 1], RGB, as the weights of a backbone expect them: (image - mean) / deviation a channel.
+
+    The constants are no part of the state dict: they belong to the name of the network, not to its weights.
+    """
+
+    def __init__(self, mean: tuple[float, ...], deviation: tuple[float, ...], *, bgr: bool = False) -> None:
+        super().__init__()
+        self.bgr = bgr
+        self.register_buffer("mean", torch.tensor(mean).view(-1, 1, 1), persistent=False)
+        self.register_buffer("deviation", torch.tensor(deviation).view(-1, 1, 1), persistent=False)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return ((images.flip(1) if self.bgr else images) - self.mean) / self.deviation
+
+
+class MeanPool(nn.Module):
+    """The mean over all places, in full precision.
+
+    Unlike nn.AdaptiveAvgPool2d it has a deterministic gradient on GPUs.
+    """
+
+    def forward(self, maps: torch.Tensor) -> torch.Tensor:
+        return maps.mean((2, 3), dtype=torch.promote_types(maps.dtype, torch.float32))
+
+
+class Backbone(NamedTuple):
+    """What turns images into vectors, and how it wants them."""
+
+    body: nn.Module
+    width: int  # of the vectors
+    normalise: Normalise
+    published_head: str = "fc"  # what files of weights call the classifier that is not part of the body
+
+
+class Network(nn.Module):
+    """Normalisation, backbone, linear bottleneck, linear classifier.
+
+    The head is that of the official code of JUMBOT (github.com/kilianFatras/JUMBOT): no BatchNorm, no ReLU, weights
+    Xavier-normal, biases zero.
+    """
+
+    def __init__(self, name: str, backbone: Backbone, bottleneck: int, classes: int) -> None:
+        super().__init__()
+        self.name, self.published_head, self.feature_size = name, backbone.published_head, bottleneck
+        self.normalise, self.backbone = backbone.normalise, backbone.body
+        self.bottleneck = nn.Linear(backbone.width, bottleneck)
+        self.classifier = nn.Linear(bottleneck, classes)
+        for layer in (self.bottleneck, self.classifier):
+            nn.init.xavier_normal_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Features (n, feature_size) and logits (n, classes) of images (n, 3, height, width) in [0, 1], RGB."""
+        vectors = self.backbone(self.normalise(images))
+        # bfloat16 has 3 digits, too few for differences of features; these layers cost nothing in full precision.
+        with torch.autocast(images.device.type, enabled=False):
+            features = self.bottleneck(vectors.to(self.bottleneck.weight.dtype))
+            return features, self.classifier(features)
+
+    def backbone_parameters(self) -> Iterator[nn.Parameter]:
+        """Those that may start from published weights."""
+        return self.backbone.parameters()
+
+    def head_parameters(self) -> Iterator[nn.Parameter]:
+        """Those that always start from scratch."""
+        yield from self.bottleneck.parameters()
+        yield from self.classifier.parameters()
+
+
+def build_network(
+    name: str, classes: int, *, bottleneck: int = 512, weights: str | None = None, seed: int = 0
+) -> Network:
+    """A network, a pure function of the arguments.
+
+    Parameters
+    ----------
+    name
+        ``resnet18``, ``resnet34``, ``resnet50``, ``resnet101`` (torchvision), ``resnet50-caffe`` (for weights of Keras
+        or Caffe), ``convnet`` (small, for digits), or ``timm:NAME``.
+    classes
+        How many scores it puts out.
+    bottleneck
+        How many features.
+    weights
+        Of the backbone: a .safetensors, .pth or .pt file, or ``imagenet`` to download them; None starts from scratch.
+    seed
+        Of the initial parameters. The generators of torch are left as they were.
+
+    Examples
+    --------
+    >>> network = build_network("convnet", 10, bottleneck=64)
+    >>> features, logits = network(torch.zeros(2, 3, 28, 28))
+    >>> features.shape, logits.shape
+    (torch.Size([2, 64]), torch.Size([2, 10]))
+    """
+    whole_number("classes", classes, minimum=1)
+    whole_number("bottleneck", bottleneck, minimum=1)
+    whole_number("seed", seed, minimum=0)
+    build = _builder(name)
+    # torch.manual_seed would reseed the generators of all GPUs as well.
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(seed)
+        network = Network(name, build(), bottleneck, classes)
+    if weights is not None:
+        load_backbone(network, weights)
+    return network
+
+
+def _builder(name: str) -> Callable[[], Backbone]:
+    if isinstance(name, str) and name.startswith(TIMM):
+        return lambda: _timm(name.removeprefix(TIMM))
+    if name not in BACKBONES:
+        rule = f"must be one of {', '.join(BACKBONES)}, or {TIMM}NAME"
+        raise InvalidInput("network", rule, describe(name), "Choose one of them.")
+    return BACKBONES[name]
+
+
+def _resnet(name: str) -> Backbone:
+    body = getattr(models, name)(weights=None)
+    width = body.fc.in_features
+    body.avgpool, body.fc = MeanPool(), nn.Identity()
+    return Backbone(body, width, Normalise((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+
+
+def _resnet50_caffe() -> Backbone:
+    """ResNet-50 as first published: stages shrink at the first 1 x 1 convolution, images are BGR from 0 to 255.
+
+    Keras adds 1.001e-5 to variances where torch adds 1e-5, a difference below the rounding of its weights.
+    """
+    body, width, _, _ = _resnet("resnet50")
+    for stage in (body.layer2, body.layer3, body.layer4):
+        stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
+    mean = (103.939 / 255, 116.779 / 255, 123.68 / 255)
+    return Backbone(body, width, Normalise(mean, (1 / 255,) * 3, bgr=True))
+
+
+def _convnet() -> Backbone:
+    """Four 3 x 3 convolutions, the last of which sees a whole digit, so that the mean over places loses nothing."""
+    widths = (3, 32, 64, 128, 128)
+    layers: list[nn.Module] = []
+    for before, after in zip(widths, widths[1:], strict=False):
+        layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
+        layers += [nn.MaxPool2d(2, ceil_mode=True)] * (len(layers) < 9)
+    return Backbone(nn.Sequential(*layers, MeanPool()), widths[-1], Normalise((0.5,) * 3, (0.5,) * 3))
+
+
+def _timm(name: str) -> Backbone:
+    if find_spec("timm") is None:
+        raise MissingDependency("timm", "timm")
+    import timm  # after torchvision, which it imports
+
+    if not timm.is_model(name):
+        near = get_close_matches(name, timm.list_models(), 3)
+        remedy = f"Did you mean {' or '.join(TIMM + each for each in near)}?" if near else "See timm.list_models()."
+        raise InvalidInput("network", f"must name a model of timm after {TIMM}", describe(name), remedy)
+    body = timm.create_model(name, pretrained=False, num_classes=0)
+    about = body.pretrained_cfg
+    normalise = Normalise(about["mean"], about["std"])
+    return Backbone(body, getattr(body, "head_hidden_size", body.num_features), normalise, about["classifier"])
+
+
+BACKBONES: dict[str, Callable[[], Backbone]] = {
+    "resnet18": lambda: _resnet("resnet18"),
+    "resnet34": lambda: _resnet("resnet34"),
+    "resnet50": lambda: _resnet("resnet50"),
+    "resnet101": lambda: _resnet("resnet101"),
+    "resnet50-caffe": _resnet50_caffe,
+    "convnet": _convnet,
+}

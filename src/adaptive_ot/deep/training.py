@@ -1,0 +1,162 @@
+"""A network and a method in training: what one step does, and everything that has to be kept to go on later."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+from adaptive_ot.deep.config import Config, filled_in, method_named
+from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
+from adaptive_ot.deep.methods import Method, Pair
+from adaptive_ot.deep.networks import Network, build_network
+
+
+# Told apart from the draws of batches and views.
+STEPS = 32
+
+
+class Batch(NamedTuple):
+    """Augmented images of one domain, those of this process; and the classes of the whole batch."""
+
+    images: torch.Tensor
+    labels: torch.Tensor
+
+
+class Losses(NamedTuple):
+    """What a step minimised, part by part, still on the device; and the plan, if the method has one."""
+
+    terms: dict[str, torch.Tensor]
+    plan: torch.Tensor | None
+
+
+class Training:
+    """One optimiser for the network and for what the method trains beside it.
+
+    Parameters
+    ----------
+    config
+        The run.
+    classes
+        How many.
+    device
+        Where.
+    """
+
+    def __init__(self, config: Config, classes: int, device: torch.device) -> None:
+        self.config = config
+        network = build_network(
+            config.network, classes, bottleneck=config.bottleneck, weights=config.weights, seed=config.seed
+        )
+        with_global_batch_norm(network)
+        self.network: Network = network.to(device, memory_format=torch.channels_last)
+        self.method = self._new_method(classes).to(device)
+        self.method.begin(self.network)
+        self.optimiser = torch.optim.SGD(
+            [
+                {"params": list(network.backbone_parameters()), "factor": 1.0},
+                {"params": list(network.head_parameters()), "factor": config.head_factor},
+                {"params": self._of_method(), "factor": config.head_factor},
+            ],
+            lr=config.learning_rate,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            nesterov=config.momentum > 0,
+        )
+        passes = _Passes(self.network, joint=config.passes == "joint")
+        shared = world_size() > 1
+        self._passes = DistributedDataParallel(passes, broadcast_buffers=False) if shared else passes
+        self.network.train()
+        self.method.train()
+
+    def learn(self, step: int, source: Batch, target: Batch | None) -> Losses:
+        """One step; random numbers depend on its number alone."""
+        torch.manual_seed(_seed_of(self.config.seed, step))
+        for group in self.optimiser.param_groups:
+            group["lr"] = group["factor"] * self.learning_rate(step)
+        outputs = self._passes(source.images, target.images if target else None)
+        source_features, source_logits, target_features, target_logits = map(gather, outputs)
+        pair = Pair(
+            source_features,
+            source_logits,
+            source.labels,
+            target_features,
+            target_logits,
+            source.images,
+            target.images if target else source.images[:0],
+            progress=step / self.config.iterations,
+            gather=gather,
+        )
+        with torch.autocast(source.images.device.type, enabled=False):
+            of_source = cross_entropy(source_logits, source.labels)
+            alignment = self.method.alignment(pair)
+        self.optimiser.zero_grad()
+        (of_source + alignment.loss).backward()
+        average_gradients(self._of_method())
+        self.optimiser.step()
+        self.method.after_step(self.network)
+        return Losses({"cross_entropy": of_source.detach(), **alignment.terms}, alignment.plan)
+
+    def learning_rate(self, step: int) -> float:
+        """Of the backbone."""
+        config = self.config
+        return config.learning_rate * (1 + config.learning_rate_decay * step) ** -config.learning_rate_power
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """All that changes from step to step."""
+        kept = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
+        kept |= {f"method.{name}": tensor for name, tensor in self.method.state_dict().items()}
+        for number, parameter in enumerate(self._parameters()):
+            momentum = self.optimiser.state[parameter].get("momentum_buffer")
+            if momentum is not None:
+                kept[f"momentum.{number}"] = momentum
+        return kept
+
+    def restore(self, tensors: dict[str, torch.Tensor]) -> None:
+        """Go on from what `tensors` gave."""
+        for prefix, module in (("network.", self.network), ("method.", self.method)):
+            own = {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
+            module.load_state_dict(own)
+        for number, parameter in enumerate(self._parameters()):
+            if (momentum := tensors.get(f"momentum.{number}")) is not None:
+                self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
+
+    def _new_method(self, classes: int) -> Method:
+        config = self.config
+        kind = method_named(config.method)
+        settings = filled_in(kind.defaults(), config.settings, f"setting of method '{config.method}'")
+        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+            torch.default_generator.manual_seed(config.seed)
+            return kind(settings, config.bottleneck, classes)
+
+    def _of_method(self) -> list[nn.Parameter]:
+        return [parameter for parameter in self.method.parameters() if parameter.requires_grad]
+
+    def _parameters(self) -> list[nn.Parameter]:
+        return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+
+
+def _seed_of(seed: int, step: int) -> int:
+    return int(np.random.SeedSequence([seed, STEPS, step]).generate_state(1, np.uint64)[0])
+
+
+class _Passes(nn.Module):
+    """Both domains through the network: each with BatchNorm statistics of its own, or joint in one batch."""
+
+    def __init__(self, network: Network, *, joint: bool) -> None:
+        super().__init__()
+        self.network, self.joint = network, joint
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+        if target is None:
+            features, logits = self.network(source)
+            return features, logits, features[:0].detach(), logits[:0].detach()
+        if not self.joint:
+            return *self.network(source), *self.network(target)
+        features, logits = self.network(torch.cat([source, target]))
+        count = len(source)
+        return features[:count], logits[:count], features[count:], logits[count:]

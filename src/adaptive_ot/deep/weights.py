@@ -1,0 +1,131 @@
+"""Weights of a backbone from a file that may hold anything, or from the internet if the user says so."""
+
+from __future__ import annotations
+
+import warnings
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors.torch import load_file
+
+from adaptive_ot._files import check_input, trouble
+from adaptive_ot.deep._torchvision import models
+from adaptive_ot.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from adaptive_ot.deep.networks import Network
+
+DOWNLOAD = "imagenet"
+SUFFIXES = (".safetensors", ".pth", ".pt")
+
+# The weights that papers on adaptation start from; torchvision's own default is a later, better recipe.
+PUBLISHED = "IMAGENET1K_V1"
+
+# Names under which training scripts keep the state dict of a network, and what DataParallel puts before its keys.
+NESTS = ("state_dict", "model")
+WRAPPER = "module."
+
+# Counts that BatchNorm only needs where it has no momentum; converters leave them out.
+OPTIONAL = "num_batches_tracked"
+
+NAMED = 3
+
+
+def load_backbone(network: Network, weights: str) -> None:
+    """Replace the weights of the backbone, all of them or none.
+
+    Parameters
+    ----------
+    network
+        As `build_network` made it.
+    weights
+        A .safetensors, .pth or .pt file with the keys of the backbone, as torchvision or timm name them; those of its
+        classifier are not read. ``imagenet`` downloads what torchvision publishes.
+    """
+    if weights == DOWNLOAD:
+        name, content = f"weights '{DOWNLOAD}'", _download(network.name)
+    else:
+        path = Path(weights)
+        name = f"weights '{path}'"
+        check_input(name, path, SUFFIXES)
+        with trouble(name, f"must be a valid {path.suffix.lower()} file of weights"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            content = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pickled(path)
+    state = _state_dict(name, content)
+    state = {key: value for key, value in state.items() if not key.startswith(f"{network.published_head}.")}
+    own = network.backbone.state_dict()
+    _check_keys(name, network.name, own, state)
+    with trouble(name, "must hold numbers"):
+        state = {key: _finite(name, key, value, own[key].dtype) for key, value in state.items()}
+    network.backbone.load_state_dict(own | state)
+
+
+def _download(network: str) -> Any:
+    if not network.startswith("resnet") or network not in models.list_models():
+        remedy = "Download a file yourself and give its path."
+        raise InvalidInput("weights", f"cannot be '{DOWNLOAD}' for {network}", "no published file", remedy)
+    url = models.get_model_weights(network)[PUBLISHED].value.url
+    try:
+        return torch.hub.load_state_dict_from_url(url, map_location="cpu", check_hash=True, weights_only=True)
+    except Exception as error:  # of the network, the disk, or the hash
+        remedy = f"Try again, or download {url} yourself and give its path."
+        reason = str(error) or type(error).__name__
+        raise InvalidInput(f"weights '{DOWNLOAD}'", "must be within reach", reason, remedy) from None
+
+
+def _load_pickled(path: Path) -> Any:
+    """What torch.save wrote, without running what a pickle may ask for."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
+                raise ValueError("compressed entries, which torch.save does not write")  # and may unpack to terabytes
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def _state_dict(name: str, content: Any) -> dict[str, torch.Tensor]:
+    """Tensors by name, out of their nest and without the prefix of a wrapper."""
+    for nest in NESTS:
+        if isinstance(content, Mapping) and isinstance(content.get(nest), Mapping):
+            content = content[nest]
+    if not isinstance(content, Mapping) or not all(
+        isinstance(key, str) and isinstance(value, torch.Tensor) for key, value in content.items()
+    ):
+        raise InvalidInput(name, "must hold tensors by name", "something else", "Save network.state_dict().")
+    wrapped = all(key.startswith(WRAPPER) for key in content)
+    return {key.removeprefix(WRAPPER) if wrapped else key: value for key, value in content.items()}
+
+
+def _check_keys(name: str, network: str, own: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> None:
+    """Every tensor of the network, no other, each of its shape."""
+    needed = {key for key in own if not key.endswith(OPTIONAL)}
+    wrong = {
+        "missing": sorted(needed - state.keys()),
+        "unexpected": sorted(state.keys() - own.keys()),
+        "wrong shape": [
+            f"{key} {tuple(value.shape)} instead of {tuple(own[key].shape)}"
+            for key, value in state.items()
+            if key in own and value.shape != own[key].shape
+        ],
+    }
+    given = "; ".join(f"{what}: {_listed(keys)}" for what, keys in wrong.items() if keys)
+    if given:
+        raise InvalidInput(name, f"must fit {network}", given, "Choose the network that they were trained for.")
+
+
+def _finite(name: str, key: str, value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if value.dtype.is_floating_point != dtype.is_floating_point:
+        raise InvalidInput(name, f"must hold {dtype} in '{key}'", value.dtype, "Convert it.")
+    value = value.to(dtype)
+    if not value.isfinite().all():
+        raise InvalidInput(name, "must hold finite numbers", f"others in '{key}'", "Train or convert it again.")
+    if key.endswith("running_var") and (value < 0).any():
+        raise InvalidInput(name, "must hold variances of at least 0", f"less in '{key}'", "Train or convert it again.")
+    return value
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more
