@@ -9,16 +9,16 @@ import pytest
 
 pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
 
-import torch  # noqa: E402
-from safetensors.torch import load_file, save_file  # noqa: E402
-from torch import nn  # noqa: E402
-from torch.nn.functional import cross_entropy  # noqa: E402
-from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 
-from adaptive_ot.deep import distributed  # noqa: E402
-from adaptive_ot.deep.distributed import gather, process_group, rank, with_global_batch_norm, world_size  # noqa: E402
-from adaptive_ot.deep.networks import build_network  # noqa: E402
-from adaptive_ot.errors import InvalidInput  # noqa: E402
+from adaptive_ot.deep import distributed
+from adaptive_ot.deep.distributed import gather, process_group, rank, with_global_batch_norm, world_size
+from adaptive_ot.deep.networks import build_network
+from adaptive_ot.errors import InvalidInput
 
 PROCESSES = 2
 STEPS = 5

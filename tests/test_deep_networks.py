@@ -12,14 +12,14 @@ import pytest
 
 pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
 
-import torch  # noqa: E402
-from PIL import Image  # noqa: E402
-from torch import nn  # noqa: E402
+import torch
+from PIL import Image
+from torch import nn
 
-from adaptive_ot.deep import networks  # noqa: E402
-from adaptive_ot.deep._torchvision import models  # noqa: E402
-from adaptive_ot.deep.networks import BACKBONES, MeanPool, build_network  # noqa: E402
-from adaptive_ot.errors import InvalidInput, MissingDependency  # noqa: E402
+from adaptive_ot.deep import networks
+from adaptive_ot.deep._torchvision import models
+from adaptive_ot.deep.networks import BACKBONES, MeanPool, build_network
+from adaptive_ot.errors import InvalidInput, MissingDependency
 
 DATA = os.environ.get("ADAPTIVE_OT_DATA")
 WIDTHS = {"resnet18": 512, "resnet34": 512, "resnet50": 2048, "resnet101": 2048, "resnet50-caffe": 2048, "convnet": 128}

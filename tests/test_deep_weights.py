@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
 
-import torch  # noqa: E402
-from safetensors.torch import save_file  # noqa: E402
+import torch
+from safetensors.torch import save_file
 
-from adaptive_ot.deep._torchvision import models  # noqa: E402
-from adaptive_ot.deep.networks import build_network  # noqa: E402
-from adaptive_ot.deep.weights import load_backbone  # noqa: E402
-from adaptive_ot.errors import InvalidInput  # noqa: E402
+from adaptive_ot.deep._torchvision import models
+from adaptive_ot.deep.networks import build_network
+from adaptive_ot.deep.weights import load_backbone
+from adaptive_ot.errors import InvalidInput
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ for _package in ("torch", "torchvision", "PIL", "safetensors"):
     if find_spec(_package) is None:
         raise MissingDependency("torch, torchvision, Pillow and safetensors", "deep")
 
+# ruff: noqa: E402
 from adaptive_ot.deep.config import Config, configure
 from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.loop import Interrupted, Progress, train

@@ -8,7 +8,7 @@ gradient of one process that has the batch to itself.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -159,3 +159,21 @@ class _SumOverRanks(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
         return _SumOverRanks.forward(ctx, gradients[0])
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Of parameters outside the module that DistributedDataParallel knows; nothing to do in one process."""
+    if world_size() > 1:
+        for parameter in parameters:
+            if parameter.grad is not None:
+                distributed.all_reduce(parameter.grad)
+                parameter.grad /= world_size()
+
+
+def said_anywhere(word: bool) -> bool:
+    """Whether any process says so: all of them stop at the same step, or none."""
+    if world_size() == 1:
+        return word
+    said = torch.tensor(int(word))
+    distributed.all_reduce(said, distributed.ReduceOp.MAX)
+    return bool(said)
