@@ -83,7 +83,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
             began = time.perf_counter() - seconds
             accuracy = None
             for step, (ours, theirs) in enumerate(paired_batches(config, source, target, start), start):
-                with computing(device, config.precision):
+                with computing(device, config):
                     losses = training.learn(step, ours, theirs)
                 done = step + 1
                 last, looks = done == config.iterations, done % LOG_EVERY == 0
