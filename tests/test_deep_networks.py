@@ -18,11 +18,7 @@ from torch import nn
 
 from adaptive_ot.deep import networks
 from adaptive_ot.deep._torchvision import models
-<<<<<<< HEAD
-from adaptive_ot.deep.networks import BACKBONES, MeanPool, build_network
-=======
 from adaptive_ot.deep.networks import BACKBONES, GridPool, MeanPool, build_network
->>>>>>> h-nets
 from adaptive_ot.errors import InvalidInput, MissingDependency
 
 DATA = os.environ.get("ADAPTIVE_OT_DATA")
