@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from adaptive_ot._files import trouble
-from adaptive_ot._environment import versions
+from adaptive_ot.benchmark.dependencies import dependencies
 from adaptive_ot.benchmark.plan import ARROW, Cell, Part, Plan
-from adaptive_ot.benchmark.plan_file import OF_CELLS, PlanFile, Row, read_plan, says
+from adaptive_ot.benchmark.plan_file import PlanFile, Row, read_plan, says
 from adaptive_ot.deep import Config, configure, train
-from adaptive_ot.deep.data.domain import Domain, read_domains
-from adaptive_ot.deep.networks import build_network
-from adaptive_ot.deep.run_directory import CHECKPOINTS, decisive
+from adaptive_ot.deep.run_directory import CHECKPOINTS
 from adaptive_ot.errors import InvalidInput
-
-# Packages whose numbers end up in the results.
-DECISIVE = ("adaptive-ot", "numpy", "torch", "torchvision", "timm", "pillow")
 
 ABOUT = "Of the last iterate, judged on the whole target. Seconds for one training."
 
@@ -104,18 +95,7 @@ def assemble(content: PlanFile, output: Path, more: dict[str, Any] | None = None
         with says(content.path, row.name):
             configs[row.name] = configuration(row, output)
     tasks = tuple(dict.fromkeys(task for row in content.rows for task in row.tasks))
-    with says(content.path):
-        data, classes = _data(next(iter(configs.values())), tasks)
-    weights: dict[str | None, str | None] = {}
-    for row in content.rows:
-        with says(content.path, row.name):
-            _check_network(configs[row.name], classes, weights)
-    settings = {
-        **_decisive({name: _record(config, weights) for name, config in configs.items()}),
-        "data": data,
-        "versions": versions(DECISIVE),
-        **(more or {}),
-    }
+    settings = dependencies(content.path, configs, tasks) | (more or {})
     return _plan(content.rows, tasks, settings), work
 
 
@@ -149,57 +129,3 @@ def _plan(rows: tuple[Row, ...], tasks: tuple[str, ...], settings: dict[str, Any
         if set(row.tasks) < set(tasks) or set(row.seeds) < set(seeds)
     }
     return Plan(tuple(named.values()), tuple(row.name for row in rows), seeds, settings, only)
-
-
-def _data(config: Config, tasks: tuple[str, ...]) -> tuple[dict[str, str], int]:
-    """A digest of the names, sizes and labels of all images, for every task, and how many classes there are."""
-    digests, classes = {}, 0
-    for task in tasks:
-        domains = read_domains(config.dataset, config.root, *task.split(":"), config.target_classes)
-        digests[task] = _digest(domains)
-        classes = len(domains[0].classes)
-    return digests, classes
-
-
-def _digest(domains: tuple[Domain, Domain]) -> str:
-    digest = hashlib.sha256()
-    for domain in domains:
-        digest.update(repr(domain.classes).encode())
-        digest.update(domain.labels.tobytes())
-        if isinstance(domain.images, np.ndarray):
-            digest.update(domain.images.tobytes())
-            continue
-        for image in domain.images:
-            with trouble(f"image '{image.name}'", "must be a file that can be read"):
-                size = os.stat(image.path).st_size if image.length is None else image.length
-            digest.update(f"{image.name}\0{size}\0".encode("utf-8", "surrogateescape"))
-    return digest.hexdigest()[:16]
-
-
-def _check_network(config: Config, classes: int, weights: dict[str | None, str | None]) -> None:
-    """The weights fit the network; a digest of their file joins those of the others."""
-    build_network(config.network, classes, bottleneck=config.bottleneck, weights=config.weights, seed=config.seed)
-    weights[config.weights] = config.weights
-    if config.weights not in (None, "imagenet"):
-        name = f"weights '{config.weights}'"
-        with trouble(name, "must be a file that can be read"), open(config.weights, "rb") as file:
-            weights[config.weights] = hashlib.file_digest(file, "sha256").hexdigest()[:16]
-
-
-def _record(config: Config, weights: dict[str | None, str | None]) -> dict[str, Any]:
-    record = {name: value for name, value in decisive(config).items() if name not in OF_CELLS}
-    return record | {"weights": weights[config.weights]}
-
-
-def _decisive(records: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What all rows have in common once, and what is left of each."""
-    first = next(iter(records.values()))
-    common = {
-        name: value
-        for name, value in first.items()
-        if name not in ("method", "settings") and all(record[name] == value for record in records.values())
-    }
-    rows = {
-        row: {name: value for name, value in record.items() if name not in common} for row, record in records.items()
-    }
-    return {"recipe": common, "rows": rows}

@@ -135,8 +135,10 @@ def _attempt_here(work: Work, cell: Cell) -> Outcome:
 
 
 def _prepare_worker() -> None:
-    """A process whose parent was killed would wait for work for ever."""
+    """A process whose parent was killed would wait for work for ever; Ctrl-C is for the parent, however work hears it."""
     parent = multiprocessing.parent_process()
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
 
     def follow() -> None:
         if parent:

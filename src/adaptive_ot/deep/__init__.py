@@ -7,3 +7,10 @@ from adaptive_ot.errors import MissingDependency
 for _package in ("torch", "torchvision", "PIL", "safetensors"):
     if find_spec(_package) is None:
         raise MissingDependency("torch, torchvision, Pillow and safetensors", "deep")
+
+# ruff: noqa: E402
+from adaptive_ot.deep.config import Config, configure
+from adaptive_ot.deep.judging import Result
+from adaptive_ot.deep.loop import Interrupted, Progress, train
+
+__all__ = ["Config", "Interrupted", "Progress", "Result", "configure", "train"]

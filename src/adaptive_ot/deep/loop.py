@@ -16,6 +16,7 @@ from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config, method_named
 from adaptive_ot.deep.data.augment import augment, draw_views
 from adaptive_ot.deep.data.batches import balanced_batch, random_batch
+from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.data.stores import Store, open_store
 from adaptive_ot.deep.device import computing, pick_device
@@ -69,7 +70,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
     with process_group(), _signals() as told_to_stop:
         device = pick_device(config.device)
         source, target = _stores(config, device, report)
-        with open_run(config, _digests(config, source, target), writes=rank() == 0) as directory:
+        with _directory(config, source, target) as directory:
             if directory.result:
                 return Result.of(directory.result, config.output)
             training = Training(config, len(source.domain.classes), device)
@@ -102,6 +103,19 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
             result = _result(config, directory.lines(), time.perf_counter() - began, bad)
             directory.finish(result.record())
             return result
+
+
+@contextmanager
+def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDirectory]:
+    """The directory of the run: the first process begins it, then the others look."""
+    data = {"source": digest(source.domain), "target": digest(target.domain)}
+    first = rank() == 0
+    if not first:
+        said_anywhere(False)
+    with open_run(config, data, writes=first) as directory:
+        if first:
+            said_anywhere(False)
+        yield directory
 
 
 def _stores(config: Config, device: torch.device, report: Callable[[Progress], None]) -> tuple[Store, Store]:

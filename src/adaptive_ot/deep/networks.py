@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -23,6 +23,9 @@ class Normalise(nn.Module):
 
     The constants are no part of the state dict: they belong to the name of the network, not to its weights.
     """
+
+    mean: torch.Tensor
+    deviation: torch.Tensor
 
     def __init__(self, mean: tuple[float, ...], deviation: tuple[float, ...], *, bgr: bool = False) -> None:
         super().__init__()
@@ -50,7 +53,7 @@ class Backbone(NamedTuple):
     body: nn.Module
     width: int  # of the vectors
     normalise: Normalise
-    published_head: str = "fc"  # what files of weights call the classifier that is not part of the body
+    published_head: tuple[str, ...] = ("fc",)  # what files of weights call the classifier that the body is without
 
 
 class Network(nn.Module):
@@ -137,7 +140,7 @@ def _builder(name: str) -> Callable[[], Backbone]:
 
 
 def _resnet(name: str) -> Backbone:
-    body = getattr(models, name)(weights=None)
+    body: Any = getattr(models, name)(weights=None)
     width = body.fc.in_features
     body.avgpool, body.fc = MeanPool(), nn.Identity()
     return Backbone(body, width, Normalise((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
@@ -148,36 +151,49 @@ def _resnet50_caffe() -> Backbone:
 
     Keras adds 1.001e-5 to variances where torch adds 1e-5, a difference below the rounding of its weights.
     """
-    body, width, _, _ = _resnet("resnet50")
+    backbone = _resnet("resnet50")
+    body: Any = backbone.body
     for stage in (body.layer2, body.layer3, body.layer4):
         stage[0].conv1.stride, stage[0].conv2.stride = (2, 2), (1, 1)
     mean = (103.939 / 255, 116.779 / 255, 123.68 / 255)
-    return Backbone(body, width, Normalise(mean, (1 / 255,) * 3, bgr=True))
+    return backbone._replace(normalise=Normalise(mean, (1 / 255,) * 3, bgr=True))
 
 
 def _convnet() -> Backbone:
-    """Four 3 x 3 convolutions, the last of which sees a whole digit, so that the mean over places loses nothing."""
-    widths = (3, 32, 64, 128, 128)
-    layers: list[nn.Module] = []
-    for before, after in zip(widths, widths[1:], strict=False):
-        layers += [nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(inplace=True)]
-        layers += [nn.MaxPool2d(2, ceil_mode=True)] * (len(layers) < 9)
-    return Backbone(nn.Sequential(*layers, MeanPool()), widths[-1], Normalise((0.5,) * 3, (0.5,) * 3))
+    """Four convolutions, the last of which sees a whole digit, so that the mean over places loses nothing."""
+
+    def convolution(before: int, after: int) -> nn.Module:
+        return nn.Sequential(nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(True))
+
+    def half() -> nn.Module:
+        return nn.MaxPool2d(2, ceil_mode=True)  # even images of one pixel have something left
+
+    stages = (
+        convolution(3, 32),
+        half(),
+        convolution(32, 64),
+        half(),
+        convolution(64, 128),
+        half(),
+        convolution(128, 128),
+    )
+    return Backbone(nn.Sequential(*stages, MeanPool()), 128, Normalise((0.5,) * 3, (0.5,) * 3))
 
 
 def _timm(name: str) -> Backbone:
     if find_spec("timm") is None:
         raise MissingDependency("timm", "timm")
     import timm  # after torchvision, which it imports
+    from timm.data import resolve_model_data_config
 
     if not timm.is_model(name):
         near = get_close_matches(name, timm.list_models(), 3)
         remedy = f"Did you mean {' or '.join(TIMM + each for each in near)}?" if near else "See timm.list_models()."
         raise InvalidInput("network", f"must name a model of timm after {TIMM}", describe(name), remedy)
-    body = timm.create_model(name, pretrained=False, num_classes=0)
-    about = body.pretrained_cfg
-    normalise = Normalise(about["mean"], about["std"])
-    return Backbone(body, getattr(body, "head_hidden_size", body.num_features), normalise, about["classifier"])
+    body: Any = timm.create_model(name, pretrained=False, num_classes=0)
+    about, head = resolve_model_data_config(body), body.pretrained_cfg.get("classifier") or ()
+    width = getattr(body, "head_hidden_size", None) or body.num_features
+    return Backbone(body, width, Normalise(about["mean"], about["std"]), (head,) if isinstance(head, str) else head)
 
 
 BACKBONES: dict[str, Callable[[], Backbone]] = {

@@ -15,7 +15,6 @@ from adaptive_ot.deep.distributed import average_gradients, gather, with_global_
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network, build_network
 
-
 # Told apart from the draws of batches and views.
 STEPS = 32
 

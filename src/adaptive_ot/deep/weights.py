@@ -31,6 +31,9 @@ WRAPPER = "module."
 # Counts that BatchNorm only needs where it has no momentum; converters leave them out.
 OPTIONAL = "num_batches_tracked"
 
+# Mean square of images along the first filters of a ResNet: about 1 if they are normalised, 4700 if they are bytes.
+BYTES = 100.0
+
 NAMED = 3
 
 
@@ -55,11 +58,14 @@ def load_backbone(network: Network, weights: str) -> None:
             warnings.simplefilter("ignore")
             content = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pickled(path)
     state = _state_dict(name, content)
-    state = {key: value for key, value in state.items() if not key.startswith(f"{network.published_head}.")}
+    unused = tuple(f"{layer}." for layer in network.published_head)
+    state = {key: value for key, value in state.items() if not key.startswith(unused)}
     own = network.backbone.state_dict()
     _check_keys(name, network.name, own, state)
     with trouble(name, "must hold numbers"):
         state = {key: _finite(name, key, value, own[key].dtype) for key, value in state.items()}
+    if not network.normalise.bgr:
+        _check_range(name, state)
     network.backbone.load_state_dict(own | state)
 
 
@@ -124,6 +130,16 @@ def _finite(name: str, key: str, value: torch.Tensor, dtype: torch.dtype) -> tor
     if key.endswith("running_var") and (value < 0).any():
         raise InvalidInput(name, "must hold variances of at least 0", f"less in '{key}'", "Train or convert it again.")
     return value
+
+
+def _check_range(name: str, state: Mapping[str, torch.Tensor]) -> None:
+    """Weights of Caffe and Keras fit torchvision's ResNet-50 by name and shape, and would compute nonsense."""
+    if "conv1.weight" not in state or "bn1.running_var" not in state:
+        return
+    seen = state["bn1.running_var"] / state["conv1.weight"].square().sum((1, 2, 3))
+    if seen.median() > BYTES:
+        given, remedy = "weights for images from 0 to 255", "Choose resnet50-caffe."
+        raise InvalidInput(name, "must be for normalised images", given, remedy)
 
 
 def _listed(names: list[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
+from adaptive_ot._validation import choice
 from adaptive_ot.errors import InvalidInput
 
 # RandomResizedCrop, as torchvision has it: the share of the area, the ratio of width to height, and how often to try.
@@ -60,6 +61,7 @@ def draw_views(
     array([[6., 6.],
            [6., 6.]], dtype=float32)
     """
+    choice("crop_kind", kind, ("resized", "random", "none"))
     random = np.random.default_rng(np.random.SeedSequence([seed, STREAMS[stream], step]))
     if kind == "resized":
         sides = _sides(n, size, random)
@@ -105,28 +107,30 @@ def augment(pixels: torch.Tensor, views: Views, crop: int) -> torch.Tensor:
 
 
 def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) -> list[torch.Tensor]:
-    """The central square; or also those in the corners, and all of them mirrored. float32 in [0, 1].
+    """The central square; or those in the corners and it, of the images and of their mirror images; in [0, 1].
 
     Examples
     --------
     >>> [view.shape for view in test_views(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), 6, "centre")]
     [torch.Size([2, 3, 6, 6])]
     """
+    choice("test_crops", kind, ("centre", "ten"))
     size = pixels.shape[-1]
     _check_crop(crop, size)
     middle, far = round((size - crop) / 2), size - crop
     corners = [(0, 0), (0, far), (far, 0), (far, far), (middle, middle)]
-    upright = [
-        (pixels[..., top : top + crop, left : left + crop].float() / 255).contiguous(memory_format=torch.channels_last)
-        for top, left in (corners if kind == "ten" else corners[-1:])
+    images, corners = ([pixels, pixels.flip(-1)], corners) if kind == "ten" else ([pixels], corners[-1:])
+    return [
+        (image[..., top : top + crop, left : left + crop] / 255).contiguous(memory_format=torch.channels_last)
+        for image in images
+        for top, left in corners
     ]
-    return upright + [view.flip(-1) for view in upright] if kind == "ten" else upright
 
 
 def _sides(n: int, size: int, random: np.random.Generator) -> np.ndarray:
     """Width and height of RandomResizedCrop: of the first try that fits; otherwise the whole (square) image."""
     area = size**2 * random.uniform(*SCALE, (n, TRIES))
-    ratio = np.exp(random.uniform(*map(math.log, RATIO), (n, TRIES)))
+    ratio = np.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1]), (n, TRIES)))
     tries = np.round(np.sqrt(np.stack([area * ratio, area / ratio], axis=-1)))
     fits = ((tries > 0) & (tries <= size)).all(axis=-1)
     tries[~fits] = size

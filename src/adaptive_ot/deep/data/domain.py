@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_ot._files import check_input, open_archive, trouble
+from adaptive_ot._validation import choice
 from adaptive_ot.deep.data.images import ImageFile
-from adaptive_ot.deep.data.layouts import ByClass, entries, read_archive, read_folders, read_list
+from adaptive_ot.deep.data.layouts import ByClass, entries, folders, read_archive, read_folders, read_list
 from adaptive_ot.errors import InvalidInput
 
 # Datasets that people know by name, and their domains.
@@ -60,14 +62,11 @@ def read_domains(
     >>> source.classes, source.labels, target.labels
     (('1', '3'), array([1, 0]), array([1]))
     """
-    if dataset not in DATASETS:
-        raise InvalidInput("dataset", f"must be one of {', '.join(DATASETS)}", repr(dataset), "Choose one of them.")
+    choice("dataset", dataset, DATASETS)
     root = Path(root)
-    if not root.exists():
-        raise InvalidInput("root", "must exist", f"'{root}'", "Check the path.")
     if dataset == "digits":
         return _digits(root, source, target, target_classes)
-    if not root.is_dir():
+    if not os.path.isdir(root):  # which never raises
         raise InvalidInput("root", "must be a directory", f"'{root}'", "Name the one that holds the domains.")
     root = root.absolute()
     read = _reader(dataset)
@@ -96,8 +95,9 @@ def _reader(dataset: str) -> Callable[[Path, str, str], tuple[str, ByClass]]:
         if known is None:
             rule = f"must be a domain of {dataset}: {', '.join(domains.values())}"
             raise InvalidInput(role, rule, repr(name), "Choose one of them.")
-        found = [each for each in entries(root, root) if each.is_dir() or each.name.endswith(".tar")]
-        at = [Path(each.path) for each in found if _spelling(each.name.removesuffix(".tar")) == _spelling(known)]
+        archives = [Path(each.path) for each in entries(root, root) if each.name.endswith(".tar")]
+        found = [*folders(root, root), *archives]
+        at = [each for each in found if _spelling(each.name.removesuffix(".tar")) == _spelling(known)]
         if len(at) != 1:
             rule = f"must be there once below the root '{root}'"
             given = (

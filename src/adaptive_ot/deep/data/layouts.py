@@ -37,13 +37,18 @@ def entries(root: Path, folder: Path) -> list[os.DirEntry[str]]:
     return visible
 
 
+def folders(root: Path, folder: Path) -> list[Path]:
+    """The folders inside a folder."""
+    return [Path(each.path) for each in entries(root, folder) if _is_folder(each)]
+
+
 def read_folders(root: Path, folder: Path) -> ByClass:
     """The images of `folder`/<class>/*, or of `folder`/images/<class>/* as Office-31 comes."""
     inside(root, folder, f"folder '{folder}'")
-    classes = [each for each in entries(root, folder) if each.is_dir()]
+    classes = folders(root, folder)
     if [each.name for each in classes] == ["images"]:
-        classes = [each for each in entries(root, folder / "images") if each.is_dir()]
-    return {each.name: _images(root, Path(each.path)) for each in classes}
+        classes = folders(root, classes[0])
+    return {each.name: _images(root, each) for each in classes}
 
 
 def read_archive(root: Path, archive: Path) -> ByClass:
@@ -63,38 +68,34 @@ def read_archive(root: Path, archive: Path) -> ByClass:
             if len(parts) >= 2 and _is_image(parts[-1]) and not any(part.startswith(".") for part in parts):
                 shown = f"{archive.relative_to(root)}/{'/'.join(parts)}"
                 found[parts[-2]].append(ImageFile(shown, str(path), member.offset_data, member.size))
-    return {label: sorted(images) for label, images in sorted(found.items())}
+    return {label: sorted(images) for label, images in found.items()}
 
 
 def read_list(root: Path, file: Path) -> ByClass:
     """The images that the lines ``path label`` of a text file name, relative to the root or to the file itself."""
     name = f"list '{file}'"
     found: dict[str, list[ImageFile]] = defaultdict(list)
-    with trouble(name, "must be a text file"):
-        lines = inside(root, file, name).read_text("utf-8-sig").splitlines()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        path, _, label = line.strip().rpartition(" " if " " in line.strip() else "\t")
-        if not path.strip() or "\0" in path:
-            raise InvalidInput(name, "must hold lines 'path label'", f"{line!r} in line {number}", "Complete it.")
-        path = path.strip()
-        beside_root = root / path
-        place = beside_root if beside_root.exists() else file.parent / path
-        chosen = place if place.exists() else beside_root
-        real = inside(root, chosen, f"line {number} of {name}")
-        found[label].append(ImageFile(path, str(real)))
-    return {label: sorted(images) for label, images in sorted(found.items())}
+    with trouble(name, "must be a text file of paths and labels"):
+        for number, line in enumerate(inside(root, file, name).read_text("utf-8-sig").splitlines(), 1):
+            words = line.strip().rsplit(maxsplit=1)  # a path may have spaces
+            if len(words) == 1:
+                raise InvalidInput(name, "must hold lines 'path label'", f"{line!r} in line {number}", "Complete it.")
+            if words:
+                path, label = words
+                place = next((folder / path for folder in (root, file.parent) if (folder / path).exists()), root / path)
+                found[label].append(ImageFile(path, str(inside(root, place, f"line {number} of {name}"))))
+    return {label: sorted(images) for label, images in found.items()}
 
 
 def _images(root: Path, folder: Path) -> list[ImageFile]:
+    shown = folder.relative_to(root).as_posix()
     images = []
     for each in entries(root, folder):
-        if each.is_dir():
+        if _is_folder(each):
             remedy = "Move its images up, or its classes out."
             raise InvalidInput(f"class '{folder}'", "must hold images only", f"the folder '{each.name}'", remedy)
         if _is_image(each.name):
-            images.append(ImageFile(Path(each.path).relative_to(root).as_posix(), each.path))
+            images.append(ImageFile(f"{shown}/{each.name}", each.path))
     return images
 
 
@@ -107,6 +108,10 @@ def _parts(name: str, member: tarfile.TarInfo) -> tuple[str, ...]:
     if path.is_absolute() or ".." in path.parts:
         raise InvalidInput(name, "must hold paths below its own folder", f"'{member.name}'", "Pack it again.")
     return path.parts
+
+
+def _is_folder(each: os.DirEntry[str]) -> bool:
+    return os.path.isdir(each.path) if each.is_symlink() else each.is_dir()  # links may run in circles
 
 
 def _is_image(name: str) -> bool:

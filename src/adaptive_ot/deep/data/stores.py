@@ -11,17 +11,17 @@ from __future__ import annotations
 import os
 import signal
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from adaptive_ot._validation import whole_number
+from adaptive_ot._validation import choice, whole_number
 from adaptive_ot.deep.data.domain import Domain
 from adaptive_ot.deep.data.images import check_image, quietly, read_image
 from adaptive_ot.errors import DataError, InvalidInput
@@ -29,7 +29,6 @@ from adaptive_ot.errors import DataError, InvalidInput
 # A store on the device takes at most this, and at most a quarter of what is free.
 LARGEST_STORE = 8 * 2**30
 
-Result = TypeVar("Result")
 Progress = Callable[[int, int], object]
 
 
@@ -42,7 +41,7 @@ class Store(ABC):
         The domain without the images that were left out; indices count in it.
     """
 
-    def __init__(self, domain: Domain, size: int, device: torch.device, bad: list[DataError]) -> None:
+    def __init__(self, domain: Domain, bad: list[DataError], size: int, device: torch.device) -> None:
         self.domain, self.size, self.device = domain, size, device
         self._bad = {error.path: error.reason for error in bad}
 
@@ -96,8 +95,8 @@ def open_store(
     """
     whole_number("resize", resize, minimum=1)
     whole_number("workers", workers, minimum=0)
-    _one_of("storage", storage, ("auto", "device", "stream"))
-    _one_of("on_bad_image", on_bad_image, ("error", "skip"))
+    choice("storage", storage, ("auto", "device", "stream"))
+    choice("on_bad_image", on_bad_image, ("error", "skip"))
     if storage == "auto":
         storage = "device" if len(domain.labels) * 3 * resize**2 <= min(LARGEST_STORE, _free(device) // 4) else "stream"
     skip = on_bad_image == "skip"
@@ -116,17 +115,10 @@ class _KeptStore(Store):
     """All images, decoded, on the device."""
 
     def __init__(self, domain: Domain, size: int, device: torch.device, skip: bool, progress: Progress | None) -> None:
-        self.pixels = torch.empty((len(domain.labels), 3, size, size), dtype=torch.uint8, device=device)
-        good, bad = [], []
-        for at, image in enumerate(_over(partial(_decoded, size=size), domain.images, progress)):
-            if not isinstance(image, DataError):
-                self.pixels[len(good)] = image
-                good.append(at)
-            elif skip:
-                bad.append(image)
-            else:
-                raise image
-        super().__init__(_part(domain, good), size, device, bad)
+        pixels = np.empty((len(domain.labels), 3, size, size), np.uint8)
+        work = partial(_decoded, size=size)
+        super().__init__(*_usable(domain, work, pixels.__setitem__, skip, progress), size, device)
+        self.pixels = torch.from_numpy(pixels[: len(self)]).to(device)
 
     def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
         for batch in indices:
@@ -140,15 +132,7 @@ class _StreamedStore(Store):
     def __init__(
         self, domain: Domain, size: int, device: torch.device, skip: bool, progress: Progress | None, workers: int
     ) -> None:
-        good, bad = [], []
-        for at, error in enumerate(_over(_checked, domain.images, progress)):
-            if error is None:
-                good.append(at)
-            elif skip:
-                bad.append(error)
-            else:
-                raise error
-        super().__init__(_part(domain, good), size, device, bad)
+        super().__init__(*_usable(domain, _checked, lambda place, _: None, skip, progress), size, device)
         self.skip, self.workers = skip, workers
 
     def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
@@ -157,7 +141,7 @@ class _StreamedStore(Store):
             batch_size=None,  # the sampler gives whole batches, and so does the dataset
             sampler=indices,
             num_workers=self.workers,
-            collate_fn=_as_it_is,
+            generator=torch.Generator(),  # or it would draw from the global one, and change what a training run draws
             pin_memory=self.device.type == "cuda",
             worker_init_fn=_leave_signals_to_the_parent,
         )
@@ -178,7 +162,7 @@ class _Batches(Dataset[Any]):
         self.domain, self.size, self.skip = domain, size, skip
 
     def __getitem__(self, indices: np.ndarray) -> tuple[torch.Tensor | None, list[tuple[str, str]]]:
-        pixels: list[torch.Tensor] = []
+        pixels: list[np.ndarray] = []
         failures: list[tuple[str, str]] = []
         with quietly():
             for index in indices:
@@ -190,7 +174,7 @@ class _Batches(Dataset[Any]):
                     failures.append((image.path, image.reason))
                 else:
                     return None, failures
-        return torch.stack(pixels), failures
+        return torch.from_numpy(np.stack(pixels)), failures
 
     def _candidates(self, index: int) -> Iterator[int]:
         """The image itself, then those that may replace it."""
@@ -200,23 +184,40 @@ class _Batches(Dataset[Any]):
             yield from np.roll(alike, -np.searchsorted(alike, index))[1:].tolist()
 
 
-def _over(
-    work: Callable[[Any], Result], images: Sequence[Any] | np.ndarray, progress: Progress | None
-) -> Iterator[Result]:
-    """`work` on every image, in order; Pillow decodes outside the interpreter's lock, so threads are enough."""
+def _usable(
+    domain: Domain,
+    work: Callable[[Any], Any],
+    keep: Callable[[int, Any], object],
+    skip: bool,
+    progress: Progress | None,
+) -> tuple[Domain, list[DataError]]:
+    """What is left of the domain after `work` on every image, and the errors; `keep` gets the good results in order.
+
+    Pillow decodes outside the lock of the interpreter, so threads are enough.
+    """
+    good, bad = [], []
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
-        for done, result in enumerate(pool.map(work, images), 1):
-            yield result
+        for at, result in enumerate(pool.map(work, domain.images)):
+            if not isinstance(result, DataError):
+                keep(len(good), result)
+                good.append(at)
+            elif skip:
+                bad.append(result)
+            else:
+                raise result
             if progress is not None:
-                progress(done, len(images))
+                progress(at + 1, len(domain.images))
     finally:
         pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C nobody waits for the rest
+    images = domain.images
+    chosen = images[good] if isinstance(images, np.ndarray) else [images[at] for at in good]
+    return domain._replace(images=chosen, labels=domain.labels[good]), bad
 
 
-def _decoded(image: Any, size: int) -> torch.Tensor | DataError:
+def _decoded(image: Any, size: int) -> np.ndarray | DataError:
     try:
-        return torch.from_numpy(np.ascontiguousarray(read_image(image, size).transpose(2, 0, 1)))
+        return np.ascontiguousarray(read_image(image, size).transpose(2, 0, 1))
     except DataError as error:
         return error
 
@@ -228,12 +229,6 @@ def _checked(image: Any) -> DataError | None:
     except DataError as error:
         return error
     return None
-
-
-def _part(domain: Domain, kept: list[int]) -> Domain:
-    images = domain.images
-    chosen = images[kept] if isinstance(images, np.ndarray) else [images[at] for at in kept]
-    return domain._replace(images=chosen, labels=domain.labels[kept])
 
 
 def _free(device: torch.device) -> int:
@@ -249,16 +244,7 @@ def _free(device: torch.device) -> int:
     return 4 * LARGEST_STORE
 
 
-def _as_it_is(batch: Result) -> Result:
-    return batch
-
-
 def _leave_signals_to_the_parent(worker: int) -> None:
     """Ctrl-C reaches every process, but one report is enough; and a handler of the parent must not keep us alive."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:
-    if value not in choices:
-        raise InvalidInput(name, f"must be one of {', '.join(choices)}", repr(value), "Choose one of them.")

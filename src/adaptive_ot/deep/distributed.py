@@ -1,0 +1,179 @@
+"""Several processes that share one batch: what they compute does not depend on how many they are.
+
+Every process computes the loss of the whole batch from what all of them gathered, then gradients are averaged over the
+processes, as DistributedDataParallel does. `gather` and BatchNorm hand gradients back so that this average is the
+gradient of one process that has the batch to itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import distributed, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from adaptive_ot.errors import InvalidInput
+
+# What torchrun tells the processes that it starts.
+ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+
+def rank() -> int:
+    """Which process this is, from 0."""
+    return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
+
+
+def world_size() -> int:
+    """How many processes there are.
+
+    Examples
+    --------
+    >>> rank(), world_size()
+    (0, 1)
+    """
+    return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
+
+
+@contextmanager
+def process_group() -> Iterator[None]:
+    """What torchrun started works together inside; one process goes on alone."""
+    if os.environ.get("WORLD_SIZE", "1") == "1" or distributed.is_initialized():
+        yield
+        return
+    missing = [name for name in ADDRESS if name not in os.environ]
+    if missing:
+        given = f"WORLD_SIZE without {', '.join(missing)}"
+        raise InvalidInput("the environment", "must be that of torchrun", given, "Start it with torchrun.")
+    if torch.cuda.is_available():
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    try:
+        yield
+    finally:
+        distributed.destroy_process_group()
+
+
+def gather(tensor: torch.Tensor) -> torch.Tensor:
+    """Rows of all processes, in the order of their ranks, with gradient; how many a process has may differ.
+
+    The processes must go on to compute the same loss. Each then has the same gradient of the gathered rows, and hands
+    that of its own rows back, times the number of processes: the average over processes divides by it again.
+    Parameters that meet gathered rows get the whole gradient in every process, and the average leaves it as it is.
+    """
+    return tensor if world_size() == 1 else _Gather.apply(tensor)
+
+
+def with_global_batch_norm(module: nn.Module) -> nn.Module:
+    """The module with every BatchNorm over the batch of all processes; unchanged if there is one process.
+
+    Parameters, buffers and their names stay. Unlike nn.SyncBatchNorm it runs on CPUs too.
+    """
+    if world_size() == 1:
+        return module
+    if isinstance(module, _BatchNorm):
+        if type(module) in (nn.BatchNorm1d, nn.BatchNorm2d, GlobalBatchNorm):
+            return GlobalBatchNorm(module)
+        # A layer that does more than BatchNorm, as some of timm do: replacing it would drop the rest.
+        given, remedy = type(module).__name__, "Choose another network, or train in one process."
+        raise InvalidInput("network", "must have plain BatchNorm layers to train in several processes", given, remedy)
+    for name, child in module.named_children():
+        setattr(module, name, with_global_batch_norm(child))
+    return module
+
+
+class GlobalBatchNorm(_BatchNorm):
+    """BatchNorm over the batch of all processes, of which one may have more rows than another."""
+
+    def __init__(self, local: _BatchNorm) -> None:
+        super().__init__(local.num_features, local.eps, local.momentum, local.affine, local.track_running_stats)
+        self._parameters, self._buffers, self.training = local._parameters, local._buffers, local.training
+
+    def _check_input_dim(self, input: torch.Tensor) -> None:
+        """Rows or images, as before."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        if not self.training and self.running_mean is not None:
+            return super().forward(input)
+        values = input.to(torch.promote_types(input.dtype, torch.float32))  # bfloat16 cannot hold a sum
+        places = [0, *range(2, input.ndim)]
+        channels = (1, -1, *[1] * (input.ndim - 2))
+        count = values.new_full((1,), input.numel() / input.shape[1])
+        sums = _SumOverRanks.apply(torch.cat([values.sum(places), count]))
+        mean, total = sums[:-1] / sums[-1], sums[-1]
+        # Around the mean, in a second round: a difference of mean squares would cancel.
+        centred = values - mean.view(channels)
+        variance = _SumOverRanks.apply(centred.square().sum(places)) / total
+        if self.training:
+            self._track(mean.detach(), variance.detach() * total / (total - 1))
+        scale = torch.rsqrt(variance + self.eps)
+        if self.affine:
+            result = torch.addcmul(self.bias.view(channels), centred, (self.weight * scale).view(channels))
+        else:
+            result = centred * scale.view(channels)
+        return result.to(input.dtype)
+
+    @torch.no_grad()
+    def _track(self, mean: torch.Tensor, variance: torch.Tensor) -> None:
+        if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
+            return
+        self.num_batches_tracked += 1
+        share = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        self.running_mean += share * (mean - self.running_mean)
+        self.running_var += share * (variance - self.running_var)
+
+
+class _Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        own = torch.tensor([len(tensor)], device=tensor.device)
+        gathered = [torch.empty_like(own) for _ in range(world_size())]
+        distributed.all_gather(gathered, own)
+        counts = torch.cat(gathered).tolist()
+        # Collectives want equal shapes: shorter ones are filled up, then cut.
+        filled = tensor.new_zeros(max(counts), *tensor.shape[1:])
+        filled[: len(tensor)] = tensor
+        parts = [torch.empty_like(filled) for _ in counts]
+        distributed.all_gather(parts, filled)
+        start = sum(counts[: rank()])
+        ctx.own = slice(start, start + len(tensor))
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return gradients[0][ctx.own] * world_size()
+
+
+class _SumOverRanks(torch.autograd.Function):
+    """Every process uses the sum in its own way, so what it hands back is summed as well."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        result = tensor.clone(memory_format=torch.contiguous_format)
+        distributed.all_reduce(result)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        return _SumOverRanks.forward(ctx, gradients[0])
+
+
+def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
+    """Of parameters outside the module that DistributedDataParallel knows; nothing to do in one process."""
+    if world_size() > 1:
+        for parameter in parameters:
+            if parameter.grad is not None:
+                distributed.all_reduce(parameter.grad)
+                parameter.grad /= world_size()
+
+
+def said_anywhere(word: bool) -> bool:
+    """Whether any process says so: all of them stop at the same step, or none."""
+    if world_size() == 1:
+        return word
+    said = torch.tensor(int(word))
+    distributed.all_reduce(said, distributed.ReduceOp.MAX)
+    return bool(said)

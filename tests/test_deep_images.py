@@ -1,0 +1,327 @@
+"""Pixels out of bytes that nobody vouches for, and stores of them."""
+
+import io
+import multiprocessing
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import warnings
+import zlib
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from adaptive_ot.deep.data import images, stores
+from adaptive_ot.deep.data.domain import Domain
+from adaptive_ot.deep.data.images import ImageFile, check_image, quietly, read_image
+from adaptive_ot.deep.data.stores import open_store
+from adaptive_ot.errors import DataError, InvalidInput
+
+CPU = torch.device("cpu")
+RANDOM = np.random.default_rng(0)
+PICTURE = RANDOM.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+
+
+def encoded(picture, kind, **options):
+    buffer = io.BytesIO()
+    picture.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+def written(path, content):
+    path.write_bytes(content)
+    return ImageFile(path.name, str(path))
+
+
+def test_resizing_is_that_of_pillow(tmp_path):
+    for size in (8, 16, 23):
+        image = written(tmp_path / "a.png", encoded(Image.fromarray(PICTURE), "PNG"))
+        expected = np.asarray(Image.fromarray(PICTURE).resize((size, size), Image.Resampling.BILINEAR))
+        assert np.array_equal(read_image(image, size), expected)
+        assert np.array_equal(read_image(PICTURE, size), expected)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGB", "RGBA"])
+def test_modes_of_png(tmp_path, mode):
+    if mode == "PA":
+        picture = Image.fromarray(PICTURE).quantize(16)
+        content = encoded(picture, "PNG", transparency=bytes(range(16)))
+    else:
+        picture = Image.fromarray(PICTURE).convert(mode)
+        content = encoded(picture, "PNG")
+    with quietly():
+        pixels = read_image(written(tmp_path / "a.png", content), 16)
+    assert np.array_equal(pixels, np.asarray(picture.convert("RGB")))
+
+
+def test_sixteen_bits_keep_the_upper_eight(tmp_path):
+    grey = np.arange(256, dtype=np.uint16).reshape(16, 16) * 257
+    pixels = read_image(written(tmp_path / "a.png", encoded(Image.fromarray(grey), "PNG")), 16)
+    assert np.array_equal(pixels, np.repeat((grey >> 8).astype(np.uint8)[..., None], 3, axis=2))
+    content = b"P5 16 16 65535\n" + grey.astype(">u2").tobytes()
+    assert np.array_equal(read_image(written(tmp_path / "a.pgm", content), 16), pixels)
+
+
+def test_cmyk_and_webp_and_bmp(tmp_path):
+    plain = Image.new("RGB", (16, 16), (200, 40, 90))
+    for kind, mode, options in (
+        ("JPEG", "CMYK", {"quality": 100}),
+        ("WEBP", "RGB", {"lossless": True}),
+        ("BMP", "RGB", {}),
+    ):
+        pixels = read_image(written(tmp_path / "a", encoded(plain.convert(mode), kind, **options)), 4)
+        assert np.abs(pixels.astype(int) - (200, 40, 90)).max() <= 3
+
+
+def test_orientation_in_exif_is_ignored(tmp_path):
+    picture = Image.fromarray(PICTURE)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = read_image(written(tmp_path / "a.jpg", encoded(picture, "JPEG", exif=exif)), 16)
+    assert np.array_equal(turned, read_image(written(tmp_path / "b.jpg", encoded(picture, "JPEG")), 16))
+
+
+def mutated(content, random):
+    """Bytes flipped, cut out, repeated, or cut off."""
+    content = bytearray(content)
+    how = random.integers(4)
+    if how == 0:
+        return bytes(content[: random.integers(len(content))])
+    place = int(random.integers(min(len(content), 64) if how == 1 else len(content)))  # headers more often
+    if how == 3:
+        content[place : place + 4] = random.bytes(int(random.integers(0, 12)))
+    else:
+        for at in random.integers(place, min(len(content), place + 16), int(random.integers(1, 6))):
+            content[at] = random.integers(256)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "BMP", "WEBP", "PPM", "P", "GIF"])
+def test_mutated_files_give_pixels_or_a_data_error(tmp_path, kind):
+    """400 a kind; warnings are errors here, so nothing else gets out either."""
+    random = np.random.default_rng(sum(map(ord, kind)))
+    picture = Image.fromarray(PICTURE)
+    original = encoded(picture.quantize(8) if kind == "P" else picture, {"P": "PNG"}.get(kind, kind))
+    errors = []
+    for number in range(400):
+        image = written(tmp_path / f"{number}.jpg", mutated(original, random))
+        try:
+            with quietly():
+                pixels = read_image(image, 16)
+            assert pixels.shape == (16, 16, 3)
+            assert pixels.dtype == np.uint8
+        except DataError as error:
+            errors.append((image.name, error))
+    assert len(errors) > 100
+    assert all(error.path == name and "0x" not in error.reason for name, error in errors)
+
+
+def png_header(width, height):
+    header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = b"IDAT" + zlib.compress(b"\0" * 1000)
+    chunks = [struct.pack(">I", len(part) - 4) + part + struct.pack(">I", zlib.crc32(part)) for part in (header, body)]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
+
+
+def test_enormous_images_are_refused_by_their_header(tmp_path, monkeypatch):
+    monkeypatch.setattr("PIL.ImageFile.ImageFile.load", lambda self: pytest.fail("decoded"))
+    for size in ((20_000, 20_000), (8_000, 8_001), (2**31 - 1, 2**31 - 1)):
+        image = written(tmp_path / "bomb.png", png_header(*size))
+        for look in (check_image, lambda image: read_image(image, 8)):
+            with pytest.raises(DataError, match=r"pixels"), quietly():
+                look(image)
+
+
+def test_files_that_are_no_images(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe.jpg")
+    monkeypatch.setattr(images, "LARGEST_FILE", 1000)
+    (tmp_path / "folder.jpg").mkdir()
+    for name, content, match in [
+        ("pipe.jpg", None, "not a regular file"),
+        ("folder.jpg", None, "not a regular file"),
+        ("gone.jpg", None, "No such file"),
+        ("empty.jpg", b"", "0 bytes"),
+        ("large.jpg", b"x" * 1001, "1,001 bytes"),
+        ("text.jpg", b"hello", "not a valid image"),
+        ("float.pfm", b"Pf 1 1 1.0\n\0\0\0\0", "floating-point"),
+    ]:
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(DataError, match=match):
+            read_image(ImageFile(name, str(tmp_path / name)), 8)
+
+
+def test_truncated_images_are_errors(tmp_path):
+    for kind in ("JPEG", "PNG", "BMP", "WEBP", "PPM"):
+        content = encoded(Image.fromarray(PICTURE), kind)
+        with pytest.raises(DataError):
+            read_image(written(tmp_path / "a", content[: len(content) * 2 // 3]), 16)
+
+
+@pytest.fixture
+def domain(tmp_path):
+    """Two classes of six images; images 1 and 2 have no header, 7 breaks off after it."""
+    files = []
+    for number in range(12):
+        content = encoded(Image.fromarray(RANDOM.integers(0, 256, (9, 7, 3), dtype=np.uint8)), "PNG")
+        content = b"?" if number in (1, 2) else content[:100] if number == 7 else content
+        files.append(written(tmp_path / f"{number:02}.png", content))
+    return Domain("d", ("a", "b"), files, np.repeat([0, 1], 6))
+
+
+def good(domain):
+    kept = [0, 3, 4, 5, 6, 8, 9, 10, 11]
+    return domain._replace(images=[domain.images[at] for at in kept], labels=domain.labels[kept])
+
+
+BATCHES = [np.array([0, 5, 2]), np.array([8, 8, 1, 3]), np.array([4])]
+
+
+def read_all(store, indices=BATCHES):
+    return [batch.clone() for batch in store.batches(indices)]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_both_stores_hold_what_is_in_the_files(domain, workers):
+    domain = good(domain)
+    calls = []
+    kept = open_store(domain, resize=8, device=CPU, storage="device", progress=lambda *at: calls.append(at))
+    streamed = open_store(domain, resize=8, device=CPU, storage="stream", workers=workers)
+    assert calls == [(k + 1, 9) for k in range(9)]
+    assert len(kept) == len(streamed) == 9
+    for indices, one, two in zip(BATCHES, read_all(kept), read_all(streamed), strict=True):
+        assert one.shape == (len(indices), 3, 8, 8)
+        assert one.dtype == torch.uint8
+        assert torch.equal(one, two)
+        for index, pixels in zip(indices, one, strict=True):
+            assert np.array_equal(pixels.permute(1, 2, 0), read_image(domain.images[index], 8))
+
+
+def test_the_first_bad_image_is_reported(domain):
+    for storage in ("device", "stream"):
+        with pytest.raises(DataError, match=r"'01\.png'"):
+            open_store(domain, resize=8, device=CPU, storage=storage)
+    late = domain._replace(images=domain.images[6:], labels=domain.labels[6:])
+    for workers in (0, 1):
+        store = open_store(late, resize=8, device=CPU, storage="stream", workers=workers)
+        with pytest.raises(DataError, match=r"'07\.png'"):
+            read_all(store, [np.array([0]), np.array([2, 1])])
+
+
+def test_skipped_images_are_left_out_or_replaced(domain):
+    kept = open_store(domain, resize=8, device=CPU, storage="device", on_bad_image="skip")
+    assert [path for path, _ in kept.bad] == ["01.png", "02.png", "07.png"]
+    assert kept.labels.tolist() == good(domain).labels.tolist()
+    assert [image.name for image in kept.domain.images] == [image.name for image in good(domain).images]
+    whole = open_store(good(domain), resize=8, device=CPU)
+    assert all(torch.equal(a, b) for a, b in zip(read_all(kept), read_all(whole), strict=True))
+    for workers in (0, 2):
+        streamed = open_store(domain, resize=8, device=CPU, storage="stream", workers=workers, on_bad_image="skip")
+        assert len(streamed) == 10
+        assert len(streamed.bad) == 2
+        (batch,) = read_all(streamed, [np.array([4, 5, 6])])  # 6, 7, 8 of the domain, of which 7 is bad
+        for pixels, at in zip(batch, (6, 8, 8), strict=True):
+            assert np.array_equal(pixels.permute(1, 2, 0), read_image(domain.images[at], 8))
+        assert [path for path, _ in streamed.bad] == ["01.png", "02.png", "07.png"]
+
+
+def test_nothing_usable(domain):
+    broken = domain._replace(images=[domain.images[1]], labels=domain.labels[:1])
+    for storage in ("device", "stream"):
+        with pytest.raises(InvalidInput, match="1 that cannot be used"):
+            open_store(broken, resize=8, device=CPU, storage=storage, on_bad_image="skip")
+    late = domain._replace(images=[domain.images[7]] * 2, labels=domain.labels[:2])
+    store = open_store(late, resize=8, device=CPU, storage="stream", workers=0, on_bad_image="skip")
+    with pytest.raises(DataError, match="no other image of its class"):
+        read_all(store, [np.array([0])])
+
+
+def test_arrays_are_repeated_to_three_channels(tmp_path):
+    grey = RANDOM.integers(0, 256, (3, 5, 5), dtype=np.uint8)
+    domain = Domain("d", ("a",), grey, np.zeros(3, np.int64))
+    (pixels,) = read_all(open_store(domain, resize=8, device=CPU), [np.arange(3)])
+    (streamed,) = read_all(open_store(domain, resize=8, device=CPU, storage="stream", workers=1), [np.arange(3)])
+    assert torch.equal(pixels, streamed)
+    for image, stored in zip(grey, pixels, strict=True):
+        expected = np.asarray(Image.fromarray(image).resize((8, 8), Image.Resampling.BILINEAR))
+        assert all(np.array_equal(channel, expected) for channel in stored)
+
+
+def test_auto_keeps_what_fits(domain, monkeypatch):
+    domain = good(domain)
+    size = 9 * 3 * 8 * 8
+    for largest, free, kept in [(size, 4 * size, True), (size - 1, 4 * size, False), (size, 4 * size - 1, False)]:
+        monkeypatch.setattr(stores, "LARGEST_STORE", largest)
+        monkeypatch.setattr(stores, "_free", lambda device, free=free: free)
+        assert hasattr(open_store(domain, resize=8, device=CPU), "pixels") == kept
+    monkeypatch.undo()
+    assert stores._free(CPU) > 2**20
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_workers_of_either_kind_end_with_their_iterator(domain, method, tmp_path):
+    script = f"""
+import itertools, multiprocessing, pickle, sys
+import numpy as np, torch
+from adaptive_ot.deep.data.stores import open_store
+if __name__ == "__main__":
+    multiprocessing.set_start_method("{method}")
+    domain = pickle.load(sys.stdin.buffer)
+    store = open_store(domain, resize=8, device=torch.device("cpu"), storage="stream", workers=2)
+    batches = store.batches(itertools.repeat(np.array([1, 2])))
+    first = next(batches)
+    assert torch.equal(first, next(batches))
+    assert len(multiprocessing.active_children()) == 2
+    batches.close()
+    assert not multiprocessing.active_children()
+    assert len(list(store.batches([np.array([0])] * 3))) == 3
+    assert not multiprocessing.active_children()
+    print("done")
+"""
+    path = tmp_path / "script.py"
+    path.write_text(script)
+    result = subprocess.run(
+        [sys.executable, path], input=pickle.dumps(good(domain)), capture_output=True, timeout=120, check=False
+    )
+    assert (result.stdout.strip(), result.stderr) == (b"done", b"")
+
+
+def test_streaming_leaves_the_global_generator_alone(domain):
+    store = open_store(good(domain), resize=8, device=CPU, storage="stream", workers=0)
+    torch.manual_seed(0)
+    expected = torch.rand(1)
+    torch.manual_seed(0)
+    read_all(store)
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_an_interruption_ends_the_decoding(domain, monkeypatch):
+    many = good(domain)._replace(images=good(domain).images * 1000, labels=np.tile(good(domain).labels, 1000))
+    seen = []
+
+    def interrupt(done, total):
+        seen.append(done)
+        if done == 5:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        open_store(many, resize=8, device=CPU, storage="device", progress=interrupt)
+    assert len(seen) < 100
+    assert not multiprocessing.active_children()
+
+
+def test_filters_of_warnings_are_as_before(domain):
+    before = list(warnings.filters)
+    open_store(domain, resize=8, device=CPU, on_bad_image="skip")
+    assert warnings.filters == before
+
+
+@pytest.mark.parametrize("wrong", [{"resize": 0}, {"storage": "disk"}, {"on_bad_image": "fix"}, {"workers": -1}])
+def test_wrong_settings(domain, wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        open_store(domain, **{"resize": 8, "device": CPU, **wrong})
