@@ -456,17 +456,19 @@ def deep_result(config, score):
 
 
 def test_sensitivity_of_another_method_around_its_own_settings(here):
-    rows = '[grid]\ntau = [0.25]\n[[methods]]\nname = "J"\nmethod = "jumbot"\nsettings = { tau = 3, epsilon = 0.2 }\n'
-    plan, work = sensitivity.prepare(write_plan(rows=rows), Path("results"))
-    assert plan.methods == ("J", "tau = 0.25")
+    rows = '[grid]\ntau = [0.25]\n[[methods]]\nname = "J"\nmethod = "jumbot"\nsettings = { tau = 3, epsilon = 0.2 }\niterations = 3\nseeds = [5]\n'
+    plan, work = sensitivity.prepare(write_plan(TOP + 'baseline = "source-only"\n', rows), Path("results"))
+    assert plan.methods == ("source-only", "J", "tau = 0.25")
     assert plan.settings["grid"][0] == {
         "parameter": "tau",
         "default": 3.0,
         "values": [0.25, 3.0],
         "rows": ["tau = 0.25", "J"],
     }
-    varied = work.config(Cell(*TASKS[0], "tau = 0.25", 0))
+    varied = work.config(Cell(*TASKS[0], "tau = 0.25", 5))
     assert (varied.method, varied.settings["tau"], varied.settings["epsilon"]) == ("jumbot", 0.25, 0.2)
+    assert {work.config(cell).iterations for cell in plan.cells} == {3}
+    assert {cell.seed for cell in plan.cells} == {5}
 
 
 def test_picture_of_sensitivity():
@@ -477,7 +479,7 @@ def test_picture_of_sensitivity():
     assert [ax.get_xscale() for ax in figure.axes] == ["log", "linear", "linear"]
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["0.1", "1", "10"]
     dashed = [line for ax in figure.axes for line in ax.lines if line.get_linestyle() == "--"]
-    assert [list(line.get_ydata()) for line in dashed] == [[50.0, 50.0]] * 3
+    assert [np.asarray(line.get_ydata()).tolist() for line in dashed] == [[50.0, 50.0]] * 3
     (bars,) = figure.axes[0].containers
     np.testing.assert_allclose(
         bars[2][0].get_segments(), [[[0.1, 59], [0.1, 61]], [[1, 78], [1, 82]], [[10, 69], [10, 71]]]
@@ -525,7 +527,7 @@ REFUSALS = [
     ("seeds = [1, 1]", ROWS, "seeds in plan 'plan.toml' must be different; got 1 twice"),
     ("seeds = [-1]", ROWS, "seeds in plan 'plan.toml' must be whole numbers"),
     ("root = 3", ROWS, "root in plan 'plan.toml' must be text; got 3"),
-    ("root = 'nowhere.npz'", ROWS, "root 'nowhere.npz' in plan 'plan.toml' must exist"),
+    ("root = 'nowhere.npz'", ROWS, "nowhere.npz' in plan 'plan.toml' must exist"),
     ("dataset = 'other'", ROWS, "dataset of 'none' in plan 'plan.toml' must be one of"),
     ("weights = 'no.safetensors'", ROWS, "of 'none' in plan 'plan.toml' must exist"),
     ("network = 'alexnet'", ROWS, "network of 'none' in plan 'plan.toml' must be"),
