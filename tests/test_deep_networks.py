@@ -18,11 +18,18 @@ from torch import nn
 
 from adaptive_ot.deep import networks
 from adaptive_ot.deep._torchvision import models
-from adaptive_ot.deep.networks import BACKBONES, MeanPool, build_network
+from adaptive_ot.deep.networks import BACKBONES, GridPool, MeanPool, build_network
 from adaptive_ot.errors import InvalidInput, MissingDependency
 
 DATA = os.environ.get("ADAPTIVE_OT_DATA")
-WIDTHS = {"resnet18": 512, "resnet34": 512, "resnet50": 2048, "resnet101": 2048, "resnet50-caffe": 2048, "convnet": 128}
+WIDTHS = {
+    "resnet18": 512,
+    "resnet34": 512,
+    "resnet50": 2048,
+    "resnet101": 2048,
+    "resnet50-caffe": 2048,
+    "convnet": 1024,
+}
 
 
 @pytest.fixture
@@ -75,9 +82,13 @@ def test_caffe_shrinks_first(images):
         "resnet50": [16, 16, 16, 8, 8, 4, 4, 2],
     }.items():
         body, sizes = build_network(name, 2).eval().backbone, []
-        for stage in (body.layer1, body.layer2, body.layer3, body.layer4):
-            for layer in (stage[0].conv1, stage[0].conv2):
-                layer.register_forward_hook(lambda module, inputs, output: sizes.append(output.shape[-1]))
+
+        def note(module, inputs, output, sizes=sizes):
+            sizes.append(output.shape[-1])
+
+        for stage in range(1, 5):
+            for layer in (1, 2):
+                body.get_submodule(f"layer{stage}.0.conv{layer}").register_forward_hook(note)
         with torch.no_grad():
             body(images)
         assert sizes == expected, name
@@ -93,7 +104,7 @@ def test_the_head_starts_as_published():
 
 
 def test_the_seed_decides_and_generators_stay_as_they_are():
-    torch.random.default_generator.manual_seed(7)
+    torch.manual_seed(7)
     before = torch.get_rng_state()
     first = build_network("convnet", 3, seed=1).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
@@ -113,7 +124,7 @@ def test_layout_of_memory_changes_nothing(name, images):
     network = build_network(name, 3, bottleneck=8).eval()
     with torch.no_grad():
         expected = network(images)
-        network = network.to(memory_format=torch.channels_last)
+        network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         images = images.contiguous(memory_format=torch.channels_last)
         assert network.normalise(images).is_contiguous(memory_format=torch.channels_last)
         torch.testing.assert_close(network(images), expected, rtol=1e-3, atol=1e-3)
@@ -149,9 +160,15 @@ def test_mean_pool_is_the_mean():
     assert MeanPool()(maps.bfloat16()).dtype == torch.float32
 
 
+@pytest.mark.parametrize("size", [(4, 4), (7, 6), (2, 1)])
+def test_grid_pool_is_the_mean_of_parts(size):
+    maps = torch.rand(2, 5, *size)
+    torch.testing.assert_close(GridPool(4)(maps), nn.AdaptiveAvgPool2d(4)(maps).flatten(1))
+
+
 @pytest.mark.parametrize("name", ["resnet", "ResNet50", "", None, 5, "timm"])
 def test_unknown_names_are_refused(name):
-    with pytest.raises(InvalidInput, match="network must be one of resnet18.*timm:NAME"):
+    with pytest.raises(InvalidInput, match=r"network must be one of resnet18.*timm:NAME"):
         build_network(name, 2)
 
 

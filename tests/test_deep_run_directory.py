@@ -239,10 +239,10 @@ def test_metrics_that_do_not_fit(config, monkeypatch):
         open_run(config, DATA) as run,
         open("/dev/full", "wb", buffering=0) as full,
         monkeypatch.context() as patch,
-        pytest.raises(aot.InvalidInput, match="must have room for the metrics; got No space left on device"),
     ):
         patch.setattr(run._metrics, "_file", full)
-        run.append({"step": 0})
+        with pytest.raises(aot.InvalidInput, match="must have room for the metrics; got No space left on device"):
+            run.append({"step": 0})
 
 
 def test_no_place_for_a_directory(config):

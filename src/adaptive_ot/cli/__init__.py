@@ -1,4 +1,4 @@
-"""The command line: ``adaptive-ot solve``, ``path``, ``adapt``, ``benchmark``, ``doctor`` and ``demo``.
+"""The command line: ``adaptive-ot solve`` and so on.
 
 Exit codes: 0 done; 1 the self-test failed, or stdout could not be written; 2 bad usage or bad input, with one line on
 stderr; 3 not converged; 130 interrupted.
@@ -37,8 +37,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _complain(str(error), REFUSED)
     except MemoryError:
         return _complain("not enough memory: give points instead of a cost matrix, or a sparse cost (.npz)", REFUSED)
-    except KeyboardInterrupt:
-        return _complain("interrupted", INTERRUPTED)
+    except KeyboardInterrupt as stop:
+        return _complain(str(stop) or "interrupted", INTERRUPTED)
     except OSError as error:  # files have their own messages, so this is stdout: a full disk, or a reader that left
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED if isinstance(error, BrokenPipeError) else _complain(f"cannot print: {error.strerror}", FAILED)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from adaptive_ot import __version__
+from adaptive_ot.cli import deep_app
 
 app = App(
     name="adaptive-ot",
@@ -296,6 +297,11 @@ def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]
     from adaptive_ot.cli import benchmarking
 
     return benchmarking.sensitivity(plan, output, jobs)
+
+
+app.command(deep_app.train)
+app.command(deep_app.evaluate)
+app.command(deep_app.predict)
 
 
 @app.command

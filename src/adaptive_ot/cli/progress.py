@@ -1,4 +1,4 @@
-"""Progress bars for long solves, for work in steps, and for benchmarks."""
+"""Progress bars for long solves, for work in steps, for benchmarks, and for trainings."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from adaptive_ot import Progress
 from adaptive_ot.cli import show
 
 if TYPE_CHECKING:
+    from adaptive_ot import deep
     from adaptive_ot.benchmark import engine
 
 
@@ -69,7 +70,7 @@ def steps_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
         task = bar.add_task("loading kernels, or compiling them for the first time", total=total, completed=-1)
 
         def report(step: str) -> None:
-            bar.update(task, advance=1, description=step)
+            bar.update(task, advance=1, description=show.printable(step))
 
         yield report
 
@@ -96,5 +97,33 @@ def cells_bar() -> Iterator[Callable[[engine.Progress], None] | None]:
 
         def report(now: engine.Progress) -> None:
             bar.update(task, total=now.total, completed=now.done, description=str(now.running))
+
+        yield report
+
+
+@contextmanager
+def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None] | None]:
+    """A bar for the steps of a training, with its losses and the time that is left."""
+    console = Console(stderr=True)
+    if not (wanted and console.is_terminal):
+        yield None
+        return
+    from rich import progress
+
+    columns = (
+        progress.BarColumn(bar_width=24),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("time left"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+    )
+    with progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("reading the data", total=None)
+
+        def report(now: deep.Progress) -> None:
+            if now.loading is None:
+                bar.update(task, total=now.iterations, completed=now.step, description=show.training(now))
+            else:
+                bar.update(task, description=show.printable(now.loading))
 
         yield report

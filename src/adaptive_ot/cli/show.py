@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -12,7 +12,13 @@ from rich.text import Text
 
 from adaptive_ot import MassPath, Progress, Solution
 
+if TYPE_CHECKING:
+    from adaptive_ot import deep
+
 CLUSTERS_SHOWN = 5
+
+# Numbers of a training that are shown in words of their own.
+EVALUATED = ("accuracy", "mean_class_accuracy")
 
 
 def summary(solution: Solution, seconds: float, output: Path | None = None) -> dict[str, Any]:
@@ -114,11 +120,11 @@ def path_summary(path: MassPath, seconds: float, output: Path | None, plot: Path
 
 
 def title(console: Console, text: str) -> None:
-    console.print(Text(text, style="bold"), soft_wrap=True)
+    console.print(Text(printable(text), style="bold"), soft_wrap=True)
 
 
 def line(console: Console, label: str, text: str) -> None:
-    console.print(Text.assemble((f"  {label:<12}", "cyan"), text), soft_wrap=True)
+    console.print(Text.assemble((f"  {label:<12}", "cyan"), printable(text)), soft_wrap=True)
 
 
 def count(number: int, noun: str) -> str:
@@ -129,6 +135,24 @@ def count(number: int, noun: str) -> str:
     ('1 pair', '1,200 pairs')
     """
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def printable(text: str) -> str:
+    r"""Names of files and folders can hold anything, also what a terminal would obey.
+
+    Examples
+    --------
+    >>> printable("café \x1b[2J")
+    'café ?[2J'
+    """
+    return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def training(now: deep.Progress) -> str:
+    """Where a training is, for the right end of the progress bar."""
+    numbers = [item for item in now.losses.items() if isinstance(item[1], float) and item[0] not in EVALUATED]
+    shown = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in numbers]
+    return ", ".join([*shown, *([] if now.accuracy is None else [f"target {now.accuracy:.1%}"])])
 
 
 def state(now: Progress) -> str:

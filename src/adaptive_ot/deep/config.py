@@ -54,6 +54,8 @@ class Config:
     weight_decay: float = 5e-4
     passes: Literal["two", "joint"] = "two"
     precision: Literal["auto", "float32", "tf32", "bf16"] = "auto"
+    deterministic: bool = True  # a resumed run equals an uninterrupted one, bit for bit
+    compile: bool = False  # the network, by torch.compile
 
     # Images
     resize: int = 256

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Literal
 
 import torch
 
+from adaptive_ot.deep.config import Config
 from adaptive_ot.errors import InvalidInput
-
-Precision = Literal["auto", "float32", "tf32", "bf16"]
 
 
 def pick_device(name: str) -> torch.device:
@@ -36,11 +34,12 @@ def pick_device(name: str) -> torch.device:
 
 
 @contextmanager
-def computing(device: torch.device, precision: Precision) -> Iterator[None]:
-    """Deterministic kernels, in the precision asked for ("auto": bf16 on GPUs, float32 on CPUs), as long as it lasts.
+def computing(device: torch.device, config: Config) -> Iterator[None]:
+    """The precision and the kernels that a run asks for ("auto": bf16 on GPUs, float32 on CPUs), as long as it lasts.
 
     The flags of PyTorch belong to the process: they are put back as they were.
     """
+    precision, fixed = config.precision, config.deterministic
     if precision == "auto":
         precision = "bf16" if device.type == "cuda" else "float32"
     short = precision != "float32"
@@ -49,7 +48,7 @@ def computing(device: torch.device, precision: Precision) -> Iterator[None]:
     matmul.allow_tf32 = short
     try:
         with (
-            torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=short),
+            torch.backends.cudnn.flags(enabled=True, benchmark=not fixed, deterministic=fixed, allow_tf32=short),
             torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"),
         ):
             yield

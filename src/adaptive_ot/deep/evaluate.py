@@ -26,7 +26,7 @@ def probabilities(network: Network, store: Store, config: Config) -> np.ndarray:
     parts = [own[start : start + step] for start in range(0, len(own), step)]
     classes = network.classifier.out_features
     found = [torch.zeros(0, classes, device=store.device)]
-    with computing(store.device, config.precision):
+    with computing(store.device, config):
         for pixels in store.batches(parts):
             views = [network(view)[1].softmax(1) for view in test_views(pixels, config.crop, config.test_crops)]
             found.append(torch.stack(views).mean(0))

@@ -13,15 +13,13 @@ import numpy as np
 import torch
 
 from adaptive_ot.deep.checkpoint import Checkpoint
-from adaptive_ot.deep.config import Config, method_named
-from adaptive_ot.deep.data.augment import augment, draw_views
-from adaptive_ot.deep.data.batches import balanced_batch, random_batch
+from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.digest import digest
-from adaptive_ot.deep.data.domain import read_domains
-from adaptive_ot.deep.data.stores import Store, open_store
+from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.device import computing, pick_device
-from adaptive_ot.deep.distributed import process_group, rank, said_anywhere, world_size
+from adaptive_ot.deep.distributed import process_group, rank, said_anywhere
 from adaptive_ot.deep.evaluate import probabilities
+from adaptive_ot.deep.feed import open_stores, paired_batches
 from adaptive_ot.deep.judging import Result, judge
 from adaptive_ot.deep.run_directory import RunDirectory, open_run
 from adaptive_ot.deep.training import Batch, Losses, Training
@@ -67,9 +65,13 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
         On Ctrl-C or SIGTERM, after a checkpoint.
     """
     report = progress or (lambda _: None)
+
+    def loading(what: str) -> None:
+        report(Progress(0, config.iterations, {}, loading=what))
+
     with process_group(), _signals() as told_to_stop:
         device = pick_device(config.device)
-        source, target = _stores(config, device, report)
+        source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
             if directory.result:
                 return Result.of(directory.result, config.output)
@@ -80,8 +82,8 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
                 start, seconds = directory.checkpoint.step, directory.checkpoint.notes["seconds"]
             began = time.perf_counter() - seconds
             accuracy = None
-            for step, (ours, theirs) in enumerate(_batches(config, source, target, start), start):
-                with computing(device, config.precision):
+            for step, (ours, theirs) in enumerate(paired_batches(config, source, target, start), start):
+                with computing(device, config):
                     losses = training.learn(step, ours, theirs)
                 done = step + 1
                 last, looks = done == config.iterations, done % LOG_EVERY == 0
@@ -116,63 +118,6 @@ def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDire
         if first:
             said_anywhere(False)
         yield directory
-
-
-def _stores(config: Config, device: torch.device, report: Callable[[Progress], None]) -> tuple[Store, Store]:
-    domains = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
-    stores = []
-    for domain in domains:
-
-        def tell(done: int, total: int, name: str = domain.name) -> None:
-            if done % 100 == 0:
-                report(Progress(0, config.iterations, {}, loading=f"images of {name}: {done} of {total}"))
-
-        stores.append(
-            open_store(
-                domain,
-                resize=config.resize,
-                device=device,
-                storage=config.storage,
-                workers=config.workers,
-                on_bad_image=config.on_bad_image,
-                progress=tell,
-            )
-        )
-    return stores[0], stores[1]
-
-
-def _batches(config: Config, source: Store, target: Store, start: int) -> Iterator[tuple[Batch, Batch | None]]:
-    """Augmented batches of both domains from a step on; the same ones, however many processes share them."""
-    classes, size, ranks = len(source.domain.classes), config.batch, world_size()
-    own = slice(rank() * size // ranks, (rank() + 1) * size // ranks)
-
-    def of_source(step: int) -> np.ndarray:
-        return balanced_batch(source.labels, classes, size, config.seed, step)
-
-    def of_target(step: int) -> np.ndarray:
-        return random_batch(len(target), size, config.seed, step)
-
-    def augmented(store: Store, indices: Callable[[int], np.ndarray], stream: Any) -> Iterator[Batch]:
-        steps = range(start, config.iterations)
-        for step, pixels in zip(steps, store.batches(indices(step)[own] for step in steps), strict=True):
-            views = draw_views(
-                size,
-                size=config.resize,
-                crop=config.crop,
-                kind=config.crop_kind,
-                flip=config.flip,
-                seed=config.seed,
-                step=step,
-                stream=stream,
-            )
-            labels = torch.from_numpy(store.labels[indices(step)]).to(store.device, non_blocking=True)
-            yield Batch(augment(pixels, views.part(own), config.crop), labels)
-
-    ours = augmented(source, of_source, "source")
-    if method_named(config.method).uses_target:
-        yield from zip(ours, augmented(target, of_target, "target"), strict=True)
-    else:
-        yield from ((batch, None) for batch in ours)
 
 
 def _numbers(losses: Losses, source: Batch, target: Batch | None) -> dict[str, float]:

@@ -66,9 +66,10 @@ class Training:
             weight_decay=config.weight_decay,
             nesterov=config.momentum > 0,
         )
-        passes = _Passes(self.network, joint=config.passes == "joint")
-        shared = world_size() > 1
-        self._passes = DistributedDataParallel(passes, broadcast_buffers=False) if shared else passes
+        passes: nn.Module = _Passes(self.network, joint=config.passes == "joint")
+        if world_size() > 1:
+            passes = DistributedDataParallel(passes, broadcast_buffers=False)
+        self._passes = torch.compile(passes, dynamic=False) if config.compile else passes
         self.network.train()
         self.method.train()
 

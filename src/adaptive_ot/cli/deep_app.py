@@ -1,0 +1,158 @@
+"""The commands of deep adaptation and their options; what they do is in training.py and predicting.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+
+def train(
+    *,
+    dataset: str,
+    root: Path,
+    source: str,
+    target: str,
+    output: Annotated[Path, Parameter(alias="-o")],
+    method: str | None = None,
+    published: Annotated[bool, Parameter(negative=())] = False,
+    settings: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None,
+    config: Path | None = None,
+    network: str | None = None,
+    weights: str | None = None,
+    iterations: int | None = None,
+    batch: int | None = None,
+    seed: int | None = None,
+    device: str | None = None,
+    precision: Literal["auto", "float32", "tf32", "bf16"] | None = None,
+    crop_kind: Literal["resized", "random", "none"] | None = None,
+    test_crops: Literal["centre", "ten"] | None = None,
+    target_class: Annotated[list[str] | None, Parameter(negative=())] = None,
+    on_bad_image: Literal["error", "skip"] | None = None,
+    storage: Literal["auto", "device", "stream"] | None = None,
+    workers: int | None = None,
+    evaluate_every: int | None = None,
+    checkpoint_every: int | None = None,
+) -> int:
+    """Train a network on labelled images of one domain and unlabelled ones of another.
+
+    The same command goes on where it was stopped. What is not given comes from the file, then from the preset of the
+    dataset. Labels of the target are only used to print the accuracy. See docs/deep.md.
+
+    Parameters
+    ----------
+    dataset
+        "office31", "office-home", "visda" or "pacs"; "digits" (an .npz file); "folders" (one for each class) or "lists"
+        (of files and labels) of your own.
+    root
+        The directory of the dataset.
+    source
+        The domain with labels.
+    target
+        The domain without.
+    output
+        The directory of the run.
+    method
+        "aot", "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco" or "source-only".
+    published
+        The settings of the method's paper for this dataset, rather than our defaults.
+    settings
+        A setting of the method, as in --set beta=1.5; give it several times for several.
+    config
+        A .toml file with any field of a run, and settings of the method in a table [settings].
+    network
+        "resnet50", "resnet18", "resnet34", "resnet101", "resnet50-caffe", "convnet" or "timm:NAME".
+    weights
+        Where the network starts: a .safetensors or .pth file, or "imagenet" to download them; random, if not given.
+    iterations
+        Steps of the training.
+    batch
+        Images of either domain in a step.
+    seed
+        Of all that is random.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    precision
+        "auto" is bf16 on a GPU, float32 elsewhere.
+    crop_kind
+        What a step sees of an image: a part of any size and shape, one of a fixed size, or all of it.
+    test_crops
+        What an evaluation sees: the centre, or ten crops whose probabilities are averaged.
+    target_class
+        Let the target keep this class; give it several times for several. All, if not given.
+    on_bad_image
+        What to do about files that cannot be used.
+    storage
+        Images decoded once and kept on the device, or streamed through processes.
+    workers
+        How many processes, for streams.
+    evaluate_every
+        Steps between two looks at the target.
+    checkpoint_every
+        Steps between two checkpoints; one is also written when the run is stopped.
+    """
+    from adaptive_ot.cli.training import Request, train
+
+    fields = {
+        **{"method": method, "network": network, "weights": weights, "iterations": iterations, "batch": batch},
+        **{"seed": seed, "device": device, "precision": precision, "crop_kind": crop_kind, "test_crops": test_crops},
+        **{"target_classes": target_class, "on_bad_image": on_bad_image, "storage": storage, "workers": workers},
+        **{"evaluate_every": evaluate_every, "checkpoint_every": checkpoint_every},
+    }
+    given = {name: value for name, value in fields.items() if value is not None}
+    return train(Request(dataset, root, source, target, output, config, published, settings or [], given))
+
+
+def evaluate(
+    run: Path,
+    /,
+    *,
+    test_crops: Literal["centre", "ten"] | None = None,
+    device: str = "auto",
+    json: Annotated[bool, Parameter(negative=())] = False,
+) -> int:
+    """Look again at how well the network of a run knows its target.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    test_crops
+        The centre of an image, or ten crops whose probabilities are averaged; as in the run, if not given.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    json
+        Print the result for programs.
+    """
+    from adaptive_ot.cli.training import evaluate
+
+    return evaluate(run, test_crops, device, json)
+
+
+def predict(
+    run: Path,
+    /,
+    *images: Path,
+    output: Annotated[Path, Parameter(alias="-o")],
+    on_bad_image: Literal["error", "skip"] = "error",
+    device: str = "auto",
+) -> int:
+    """Classes of images, by the network of a run.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    images
+        Image files, and directories that are searched for them.
+    output
+        Where to write the classes, as .csv: file, label, confidence.
+    on_bad_image
+        What to do about files that cannot be used.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    """
+    from adaptive_ot.cli.predicting import predict
+
+    return predict(run, images, output, on_bad_image, device)

@@ -1,0 +1,441 @@
+"""``adaptive-ot train``, ``evaluate`` and ``predict``: what a user types, sees, and gets wrong."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import adaptive_ot as aot
+from adaptive_ot import deep
+from adaptive_ot.cli import main, predicting, show, training
+from adaptive_ot.errors import DataError
+from interruption import PATIENCE, hear_ctrl_c
+
+COMMAND = [sys.executable, "-m", "adaptive_ot.cli"]
+TASK = ["--dataset", "digits", "--root", "small.npz", "--source", "a", "--target", "b", "--output", "run"]
+SHORT = ["--method", "source-only", "--iterations", "12", "--batch", "6", "--evaluate-every", "4"]
+
+
+def stripes(count, shift):
+    """Images of three classes: where the bright stripe is."""
+    rng = np.random.default_rng(shift)
+    labels = np.arange(count) % 3
+    bright = np.repeat(np.eye(3)[labels], 4, axis=1)[:, :, None] * np.full(12, 200)
+    return np.clip(bright + rng.integers(0, 40, bright.shape) + shift, 0, 255).astype(np.uint8), labels
+
+
+def save_domains():
+    (a, of_a), (b, of_b) = stripes(30, 0), stripes(21, 10)
+    np.savez("small.npz", a_train_x=a, a_train_y=of_a, b_train_x=b, b_train_y=of_b)
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    save_domains()
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A finished run, and what it printed; nobody changes it."""
+    folder = tmp_path_factory.mktemp("trained")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        save_domains()
+        assert main(["train", *TASK, *SHORT]) == 0
+    finally:
+        os.chdir(before)
+    return folder / "run"
+
+
+@pytest.fixture
+def configured(monkeypatch):
+    """What a training would have been started with; nothing is trained."""
+    seen = []
+
+    def fake(config, *, progress=None):
+        seen.append(config)
+        return result_of(config.output)
+
+    monkeypatch.setattr(deep, "train", fake)
+    return seen
+
+
+def result_of(output, **changes):
+    values = {
+        **{"accuracy": 0.75, "mean_class_accuracy": 0.5, "per_class": {"dog": 1.0, "cat": 0.0}, "best_accuracy": 0.8},
+        **{"best_step": 1500, "transported_mass": 0.625, "plan_purity": 0.9, "steps": 2000, "seconds": 71.4},
+        **{"bad_images": 2, "output": output},
+    }
+    return deep.Result(**values | changes)
+
+
+def words(text):
+    return " ".join(text.split())
+
+
+def test_train_and_again(here, capsys):
+    assert main(["train", *TASK, *SHORT]) == 0
+    first = capsys.readouterr()
+    result = json.loads(Path("run/result.json").read_text())
+    shown = words(first.out)
+    assert shown.startswith("source-only: a to b of digits accuracy ")
+    assert f"accuracy {result['accuracy']:.1%} of the target's images, after the last step" in shown
+    best = f"{result['best_accuracy']:.1%} at step {result['best_step']}"
+    assert f"best {best} (oracle: chosen by target labels)" in shown
+    assert "class accuracy" in shown
+    for name, accuracy in result["per_class"].items():
+        assert f"{name} {accuracy:.1%}" in shown
+    assert first.err == ""
+    lines = Path("run/metrics.jsonl").read_bytes()
+    assert [json.loads(line)["step"] for line in lines.splitlines() if b"accuracy" in line] == [3, 7, 11]
+    assert main(["train", *TASK, *SHORT]) == 0  # it is finished: nothing is done, and the same is said
+    assert capsys.readouterr() == first
+    assert Path("run/metrics.jsonl").read_bytes() == lines
+
+
+def test_the_summary(here, configured, capsys):
+    assert main(["train", *TASK]) == 0
+    assert [words(line) for line in capsys.readouterr().out.splitlines()] == [
+        "aot: a to b of digits",
+        "accuracy 75.0% of the target's images, after the last step",
+        "mean class 50.0%, every class counted once",
+        "best 80.0% at step 1,500 (oracle: chosen by target labels)",
+        "mass 0.625 of 1 transported, over the last tenth",
+        "purity 90.0% of it within a class (oracle: judged by target labels)",
+        "left out 2 images that could not be used",
+        "effort 2,000 steps in 71 s",
+        "results run",
+        "class accuracy",
+        "dog 100.0%",
+        "cat 0.0%",
+    ]
+
+
+def test_names_cannot_command_the_terminal(here, monkeypatch, capsys):
+    hostile = {"\x1b[2J[red]evil[/red]\n": 0.5}
+    monkeypatch.setattr(deep, "train", lambda config, progress=None: result_of(config.output, per_class=hostile))
+    assert main(["train", *TASK]) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "?[2J[red]evil[/red]?" in shown
+
+
+def test_every_option_reaches_the_run(here, configured):
+    options = {
+        **{"method": "dann", "network": "resnet18", "weights": "w.safetensors", "iterations": 7, "batch": 9, "seed": 3},
+        **{"device": "cpu", "precision": "bf16", "crop_kind": "random", "test_crops": "ten", "on_bad_image": "skip"},
+        **{"storage": "stream", "workers": 2, "evaluate_every": 5, "checkpoint_every": 6},
+    }
+    typed = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert main(["train", *TASK, *typed, "--target-class", "2", "--target-class", "0"]) == 0
+    (config,) = configured
+    assert {name: getattr(config, name) for name in options} == options
+    assert (config.dataset, config.root, config.source, config.target) == ("digits", Path("small.npz"), "a", "b")
+    assert (config.output, config.target_classes) == (Path("run"), ("2", "0"))
+
+
+def test_what_is_typed_goes_before_the_file_and_the_preset(here, configured):
+    fields, settings = 'iterations = 20\nmethod = "jumbot"\nmomentum = 0.5\n', "[settings]\ntau = 0.25\nalpha = 3\n"
+    Path("run.toml").write_text(fields + settings)
+    assert main(["train", *TASK, "--config", "run.toml", "--iterations", "30", "--set", "alpha=2", "--seed", "4"]) == 0
+    (config,) = configured
+    assert (config.iterations, config.method, config.momentum, config.seed) == (30, "jumbot", 0.5, 4)
+    assert (config.settings["tau"], config.settings["alpha"]) == (0.25, 2.0)
+    assert config.network == "convnet"  # of the preset
+
+
+def test_published_settings(here, configured):
+    task = ["--dataset", "office31", "--root", ".", "--source", "amazon", "--target", "webcam"]
+    assert main(["train", *task, "--output", "run", "--published"]) == 0
+    (config,) = configured
+    assert (config.settings["alpha"], config.settings["beta"]) == (0.01, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *[("1", 1), ("-2.5", -2.5), ("1e-3", 1e-3), ("true", True), ("product", "product"), ("", ""), ("=", "=")],
+        *[('"quoted"', '"quoted"'), ("1\ny = 2", "1\ny = 2"), ("2020-01-01", "2020-01-01"), ("[1]", "[1]")],
+        ("[" * 5000, "[" * 5000),
+    ],
+)
+def test_values_of_settings(text, value):
+    found = training._settings([f"name={text}"])["name"]
+    assert (found, type(found)) == (value, type(value))
+
+
+REFUSED = [
+    ("--dataset office32", '--dataset must be one of "digits", "folders"'),
+    ("--method aott", "--method must be one of"),
+    ("--method dann --published", "--published needs a method with published settings for 'digits'; got 'dann'"),
+    ("--set beta", "--set must be KEY=VALUE; got 'beta'"),
+    ("--set =1", "--set must be KEY=VALUE"),
+    ("--set beta=1 --set beta=2", "--set must name a setting once; got 'beta' twice"),
+    ("--set bta=1", "'bta' must be a known setting of method 'aot'"),
+    ("--set beta=high", "beta must be a number"),
+    ("--config missing.toml", "--config file 'missing.toml' must exist"),
+    ("--config small.npz", "--config file 'small.npz' must end in .toml"),
+    ("--config bad.toml", "--config file 'bad.toml' must be valid TOML"),
+    ("--config unknown.toml", "'colour' must be a known field of a run"),
+    ("--config place.toml", "--config file 'place.toml' must not hold 'root'"),
+    ("--iterations 0", "--iterations must be a whole number from 1"),
+    ("--iterations many", "--iterations"),
+    ("--batch -1", "--batch must be a whole number from"),
+    ("--seed -1", "--seed must be a whole number from 0"),
+    ("--workers -1", "--workers must be a whole number from 0"),
+    ("--evaluate-every 0", "--evaluate-every must be a whole number from 1"),
+    ("--checkpoint-every 0", "--checkpoint-every must be a whole number from 1"),
+    ("--precision float8", "--precision"),
+    ("--on-bad-image ignore", "--on-bad-image"),
+    ("--crop-kind square", "--crop-kind"),
+    ("--test-crops five", "--test-crops"),
+    ("--storage cloud", "--storage"),
+    ("--device toaster", "--device must be one that PyTorch can use"),
+    ("--root missing.npz", "--root must exist; got 'missing.npz'"),
+    ("--root bad.toml", "--root 'bad.toml' must end in .npz"),
+    ("--source c", "--source must be a domain of the file"),
+    ("--target c", "--target must be a domain of the file"),
+    ("--target-class 9", "--target-class must be classes of the source"),
+    ("--network resnet51", "--network must be"),
+    ("--weights missing.safetensors", "--weights"),
+    ("--colour red", "--colour"),
+]
+
+
+@pytest.mark.parametrize(("typed", "message"), REFUSED, ids=[typed for typed, _ in REFUSED])
+def test_mistakes_are_named(here, capfd, typed, message):
+    Path("bad.toml").write_text("iterations = = 3")
+    Path("unknown.toml").write_text("colour = 3")
+    Path("place.toml").write_text('root = "."')
+    arguments = dict(zip(TASK[::2], TASK[1::2], strict=True))
+    words = typed.split()
+    for name in {*words} & {*arguments}:
+        del arguments[name]
+    assert main(["train", *(word for pair in arguments.items() for word in pair), *words]) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("adaptive-ot: ")
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert not Path("run/metrics.jsonl").exists() or not Path("run/metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("missing", TASK[::2])
+def test_what_is_needed(here, capsys, missing):
+    at = TASK.index(missing)
+    assert main(["train", *TASK[:at], *TASK[at + 2 :]]) == 2
+    assert missing in capsys.readouterr().err
+
+
+def test_another_run_in_the_directory(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained.parent)
+    assert main(["train", *TASK, *SHORT, "--seed", "5"]) == 2
+    complaint = capsys.readouterr().err
+    assert "--output 'run' must be new or hold the same run; got one with other settings: seed 0, not 5" in complaint
+
+
+def test_stopped(here, monkeypatch, capsys):
+    def stopped(config, progress=None):
+        raise deep.Interrupted(7)
+
+    monkeypatch.setattr(deep, "train", stopped)
+    assert main(["train", *TASK]) == 130
+    assert capsys.readouterr() == ("", "adaptive-ot: stopped at step 7; the same command goes on\n")
+
+
+def test_bad_images_are_reported(here, monkeypatch, capsys):
+    def bad(config, progress=None):
+        raise DataError("a/1.png", "it is truncated")
+
+    monkeypatch.setattr(deep, "train", bad)
+    assert main(["train", *TASK]) == 2
+    assert "'a/1.png' cannot be used: it is truncated" in capsys.readouterr().err
+
+
+def in_a_process(arguments, interrupt=None):
+    """Exit code, stdout, and what a terminal saw; interrupted by a signal when the losses can be seen."""
+    if not hasattr(os, "openpty"):
+        pytest.skip("needs a pseudo-terminal")
+    leader, follower = os.openpty()
+    places = {"PYTHONPATH": str(Path(aot.__file__).parents[1]), "COLUMNS": "150", "TERM": "xterm"}
+    options = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "preexec_fn": hear_ctrl_c}
+    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, **options) as process:
+        os.close(follower)
+        seen = b""
+        while True:
+            try:
+                seen += os.read(leader, 65536)
+            except OSError:  # the other end is closed
+                break
+            if interrupt and b"cross entropy" in seen:
+                process.send_signal(interrupt)
+                interrupt = None
+        os.close(leader)
+        output = process.communicate(timeout=PATIENCE)[0]
+    return process.returncode, output.decode(), seen.decode()
+
+
+def test_a_stopped_run_goes_on(here):
+    """Byte for byte as if nothing had happened."""
+    Path("small.toml").write_text("resize = 12\ncrop = 12\nbatch = 6\niterations = 300\nevaluate_every = 40\n")
+    options = ["--config", "small.toml", "--method", "source-only", "--checkpoint-every", "1000"]
+    steps = []
+    for end in (signal.SIGINT, signal.SIGTERM):
+        code, output, seen = in_a_process(["train", *TASK, *options], end)
+        assert (code, output) == (130, "")
+        assert "time left" in seen
+        last = seen.rstrip().splitlines()[-1]
+        assert last.endswith("the same command goes on")
+        steps.append(int(last.split("stopped at step ")[1].split(";")[0]))
+        assert not Path("run/result.json").exists()
+    assert 0 < steps[0] < steps[1] < 300
+    assert main(["train", *TASK, *options, "--device", "cpu"]) == 0
+    assert main(["train", *TASK[:-1], "whole", *options]) == 0
+    for name in ("metrics.jsonl", "checkpoints/step-00000300.safetensors"):
+        assert Path("run", name).read_bytes() == Path("whole", name).read_bytes()
+
+
+def test_the_bar_says_where_a_training_is():
+    losses = {"cross_entropy": 0.51234, "transport": -0.25, "mass": 0.625}
+    assert show.training(deep.Progress(10, 100, losses)) == "cross entropy 0.512, transport -0.25, mass 0.625"
+    assert show.training(deep.Progress(10, 100, losses, 0.5)).endswith("mass 0.625, target 50.0%")
+    assert show.training(deep.Progress(0, 100, {})) == ""
+
+
+def test_evaluate(trained, monkeypatch, capsys):
+    monkeypatch.chdir(trained.parent)
+    result = json.loads((trained / "result.json").read_text())
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    assert main(["evaluate", "run"]) == 0
+    assert f"accuracy {result['accuracy']:.1%}" in words(capsys.readouterr().out)
+    assert main(["evaluate", "run", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["output"] == "run"
+    for name in ("accuracy", "mean_class_accuracy", "per_class", "steps", "best_accuracy"):
+        assert found[name] == result[name]
+    assert main(["evaluate", "run", "--test-crops", "ten", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["steps"] == 12
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["evaluate"], "RUN"),
+        (["evaluate", "missing"], "run 'missing' must"),
+        (["evaluate", "small.npz"], "run 'small.npz' must"),
+        (["evaluate", "."], "must hold a run.json that can be read"),
+        (["evaluate", "run", "--test-crops", "five"], "--test-crops"),
+        (["evaluate", "run", "--device", "toaster"], "--device must be one that PyTorch can use"),
+        (["predict", "run", "--output", "out.csv"], "images must be at least one; got none"),
+        (["predict", "run", "missing.png", "--output", "out.csv"], "images 'missing.png' must exist"),
+        (["predict", "run", "images"], "--output"),
+        (["predict", "run", "images", "--output", "out.txt"], "--output 'out.txt' must end in .csv"),
+        (["predict", "missing", "images", "--output", "out.csv"], "run 'missing' must"),
+        (["predict", "run", "images", "--output", "out.csv", "--on-bad-image", "eat"], "--on-bad-image"),
+        (["predict", "run", "empty", "--output", "out.csv"], "images must be at least one"),
+        (["predict", "run", "bad", "--output", "out.csv"], "cannot be used"),
+        (["predict", "run", "small.npz", "--output", "out.csv"], "cannot be used"),
+    ],
+)
+def test_mistakes_about_a_finished_run(here, trained, capfd, arguments, message):
+    (here / "run").symlink_to(trained)
+    for name in ("images", "empty", "bad"):
+        Path(name).mkdir()
+    Image.new("RGB", (12, 12)).save("images/1.png")
+    Path("bad/1.png").write_bytes(b"not an image")
+    assert main(arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert message in captured.err
+    assert not Path("out.csv").exists()
+
+
+def save_images(folder):
+    """Images of the target below a folder, at any depth; the class of each."""
+    pixels, labels = stripes(9, 10)
+    classes = {}
+    for at, (image, label) in enumerate(zip(pixels, labels, strict=True)):
+        path = folder / ("deep/er" if at % 2 else ".") / f"{at}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).save(path)
+        classes[path] = str(label)
+    return classes
+
+
+def rows(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_predict(here, trained, capsys):
+    """The network knows these classes; every image has one row, whether it was named or found."""
+    classes = save_images(Path("images"))
+    (Path("images") / "notes.txt").write_text("no image")
+    (Path("images") / ".hidden.png").write_bytes(b"")
+    arguments = ["predict", str(trained), "images", "images/0.png", "--output", "out.csv"]
+    assert main(arguments) == 0
+    found = rows("out.csv")
+    assert list(found[0]) == ["file", "label", "confidence"]
+    assert sorted(row["file"] for row in found) == sorted(map(str, classes))
+    assert all(1 / 3 <= float(row["confidence"]) <= 1 for row in found)
+    result = json.loads((trained / "result.json").read_text())
+    right = np.mean([row["label"] == classes[Path(row["file"])] for row in found])
+    assert abs(right - result["accuracy"]) < 0.35
+    shown = words(capsys.readouterr().out)
+    assert shown.startswith("9 images by ")
+    assert shown.endswith("written out.csv")
+
+
+def test_bad_images_are_left_out(here, trained, capsys):
+    save_images(Path("images"))
+    Path("images/bad.png").write_bytes(b"not an image")
+    assert main(["predict", str(trained), "images", "--output", "out.csv", "--on-bad-image", "skip"]) == 0
+    assert len(rows("out.csv")) == 9
+    assert "left out 1 image (" in words(capsys.readouterr().out)
+
+
+def test_links_do_not_lead_out_of_a_directory(here, trained, capsys):
+    save_images(Path("secret"))
+    Path("images").mkdir()
+    Path("images/loop").symlink_to(".")
+    Path("images/1.png").symlink_to("../secret/0.png")
+    assert main(["predict", str(trained), "images", "--output", "out.csv"]) == 2
+    assert "must not leave the data root" in capsys.readouterr().err
+    assert main(["predict", str(trained), "images/1.png", "--output", "out.csv"]) == 0  # named by the user
+
+
+class Predictions(NamedTuple):
+    files: list
+    labels: list
+    confidence: np.ndarray
+    bad: list
+
+
+def test_names_are_no_formulas(here, monkeypatch):
+    """Whatever files and classes are called, a table has three columns, and nothing that a spreadsheet would run."""
+    names = ["=cmd|' /C calc'!A0", "+1+1", "-1", "@SUM(A1)", "a,b", 'a"b', "a\nb", "é", "\udcff", "plain", "-x", "\tx"]
+    found = Predictions([Path(name) for name in names], names, np.linspace(0.1, 0.9, len(names)), [])
+    monkeypatch.setattr(deep, "predict", lambda *_, **__: found)
+    Image.new("RGB", (8, 8)).save("1.png")
+    assert main(["predict", "run", "1.png", "--output", "out.csv"]) == 0
+    with open("out.csv", newline="", encoding="utf-8", errors="surrogateescape") as file:
+        header, *body = csv.reader(file)
+    assert header == ["file", "label", "confidence"]
+    assert [len(row) for row in body] == [3] * len(names)
+    for row, name in zip(body, names, strict=True):
+        for cell in row[:2]:
+            assert cell in (name, f"'{name}")
+            assert not cell.startswith(predicting.FORMULA) or cell == "-1"
