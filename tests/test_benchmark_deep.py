@@ -456,7 +456,8 @@ def deep_result(config, score):
 
 
 def test_sensitivity_of_another_method_around_its_own_settings(here):
-    rows = '[grid]\ntau = [0.25]\n[[methods]]\nname = "J"\nmethod = "jumbot"\nsettings = { tau = 3, epsilon = 0.2 }\niterations = 3\nseeds = [5]\n'
+    rows = '[grid]\ntau = [0.25]\n[[methods]]\nname = "J"\nmethod = "jumbot"\nsettings = { tau = 3, epsilon = 0.2 }\n'
+    rows += "iterations = 3\nseeds = [5]\n"
     plan, work = sensitivity.prepare(write_plan(TOP + 'baseline = "source-only"\n', rows), Path("results"))
     assert plan.methods == ("source-only", "J", "tau = 0.25")
     assert plan.settings["grid"][0] == {

@@ -92,8 +92,7 @@ class Percent(NamedTuple):
     def means(self) -> list[np.ndarray]:
         """For every method the means over tasks, one for each of the seeds that have all of the tasks."""
         return [
-            values.mean(axis=0)[planned.all(axis=0)]
-            for values, planned in zip(self.values, self.planned, strict=True)
+            values.mean(axis=0)[planned.all(axis=0)] for values, planned in zip(self.values, self.planned, strict=True)
         ]
 
 
