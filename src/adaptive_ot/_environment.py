@@ -18,18 +18,19 @@ PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions of what is installed, the platform, and the command.
+    """Versions of what is installed, the machine, and the command.
 
     Examples
     --------
     >>> sorted(environment())
-    ['command', 'packages', 'platform', 'processors', 'python']
+    ['accelerators', 'command', 'packages', 'platform', 'processors', 'python']
     """
     return {
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "processors": os.cpu_count(),
+        "accelerators": _accelerators(),
         "packages": versions(PACKAGES),
     }
 
@@ -37,6 +38,12 @@ def environment() -> dict[str, Any]:
 def versions(packages: Iterable[str]) -> dict[str, str]:
     """Of those that are installed."""
     return {package: found for package in packages if (found := _installed(package))}
+
+
+def _accelerators() -> list[str]:
+    """By name, if PyTorch was used at all: what else would have used them?"""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    return [cuda.get_device_name(each) for each in range(cuda.device_count())] if cuda else []
 
 
 def _installed(package: str) -> str | None:

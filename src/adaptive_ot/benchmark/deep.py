@@ -113,7 +113,7 @@ def directory_name(cell: Cell) -> str:
     Examples
     --------
     >>> directory_name(Cell("pacs", "art_painting -> cartoon", "AOT, κ = 1/2", 0))
-    'aot-1-2-art-painting-cartoon-0-6d86f7dc'
+    'aot-1-2-art-painting-cartoon-0-a445e310'
     """
     words = re.findall("[a-z0-9]+", f"{cell.method} {cell.task} {cell.seed}".lower())
     digest = hashlib.sha256("\0".join(map(str, cell)).encode("utf-8", "surrogatepass")).hexdigest()

@@ -50,7 +50,8 @@ def _data(config: Config, tasks: Iterable[str]) -> tuple[dict[str, Any], int]:
     """A digest of the images of every task, and how many classes they have."""
     digests, classes = {}, 0
     for task in tasks:
-        source, target = read_domains(config.dataset, config.root, *task.split(":"), config.target_classes)
+        names = task.split(":")
+        source, target = read_domains(config.dataset, config.root, names[0], names[1], config.target_classes)
         digests[task] = {"source": digest(source), "target": digest(target)}
         classes = len(source.classes)
     return digests, classes

@@ -135,7 +135,7 @@ def _attempt_here(work: Work, cell: Cell) -> Outcome:
 
 
 def _prepare_worker() -> None:
-    """A process whose parent was killed would wait for work for ever; Ctrl-C is for the parent, however work hears it."""
+    """A process whose parent was killed would wait for work for ever, and Ctrl-C is for the parent alone."""
     parent = multiprocessing.parent_process()
     if hasattr(os, "setpgrp"):
         os.setpgrp()

@@ -113,12 +113,12 @@ def _refuse_unknown(table: dict[str, Any], known: Iterable[str]) -> None:
 
 
 def _located(options: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Paths are relative to the plan file; "imagenet" asks for a download, it is none."""
+    """Paths are relative to the plan file, and the same wherever it is run from; "imagenet" is none."""
     options = dict(options)
     if "root" in options:
-        options["root"] = folder / options["root"]
+        options["root"] = (folder / options["root"]).absolute()
     if isinstance(options.get("weights"), str) and options["weights"] != "imagenet":
-        options["weights"] = str(folder / options["weights"])
+        options["weights"] = str((folder / options["weights"]).absolute())
     if "published" in options:
         _boolean("published", options["published"])
     return options

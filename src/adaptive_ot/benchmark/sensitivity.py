@@ -11,7 +11,7 @@ from adaptive_ot._files import write_atomically
 from adaptive_ot._validation import describe
 from adaptive_ot.benchmark.deep import DeepBenchmark, assemble, configuration
 from adaptive_ot.benchmark.plan import Outcome, Plan
-from adaptive_ot.benchmark.plan_file import PlanFile, Row, read_plan, says
+from adaptive_ot.benchmark.plan_file import Row, read_plan, says
 from adaptive_ot.benchmark.table import Percent, accuracies, failures
 from adaptive_ot.errors import InvalidInput
 
@@ -61,7 +61,7 @@ def prepare(path: Path, output: Path) -> tuple[Plan, DeepBenchmark]:
         settings = configuration(row, output).settings
     with says(path):
         grids = _grids(content.more.get("grid"), row, settings)
-        baseline = _baseline(content)
+        baseline = _baseline(content.more.get("baseline"), row)
     varied = [
         _varied(row, name, grid.parameter, value)
         for grid in grids
@@ -125,13 +125,14 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and math.isfinite(value)
 
 
-def _baseline(content: PlanFile) -> list[Row]:
-    method = content.more.get("baseline")
+def _baseline(method: Any, row: Row) -> list[Row]:
+    """Another method under the same conditions."""
     if method is None:
         return []
     if not isinstance(method, str):
         raise InvalidInput("baseline", "must be the name of a method", describe(method), 'Write "source-only", say.')
-    return [content.row({"method": method})]
+    conditions = {name: value for name, value in row.options.items() if name not in ("settings", "published")}
+    return [row._replace(name=method, options=conditions | {"method": method})]
 
 
 def _varied(row: Row, name: str, parameter: str, value: float) -> Row:

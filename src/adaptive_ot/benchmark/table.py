@@ -91,8 +91,9 @@ class Percent(NamedTuple):
 
     def means(self) -> list[np.ndarray]:
         """For every method the means over tasks, one for each of the seeds that have all of the tasks."""
-        complete = self.planned.all(axis=1)
-        return [values.mean(axis=0)[seeds] for values, seeds in zip(self.values, complete, strict=True)]
+        return [
+            values.mean(axis=0)[planned.all(axis=0)] for values, planned in zip(self.values, self.planned, strict=True)
+        ]
 
 
 def _column(heading: str, percent: Percent, spread: bool = True) -> Column:

@@ -1,0 +1,601 @@
+"""Deep benchmarks: plan files say all or are refused, nothing is trained twice, tables tell the cells."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+import torch
+
+import adaptive_ot as aot
+from adaptive_ot import plot
+from adaptive_ot.benchmark import deep, engine, sensitivity
+from adaptive_ot.benchmark.deep import DeepBenchmark, configuration, directory_name
+from adaptive_ot.benchmark.plan import Cell, Outcome, Part, Plan
+from adaptive_ot.benchmark.plan_file import read_plan
+from adaptive_ot.benchmark.table import markdown
+from adaptive_ot.cli import main
+from interruption import PATIENCE, hear_ctrl_c
+
+PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
+TASKS = (("digits", "light -> dark"), ("digits", "dark -> light"))
+
+TOP = """
+dataset = "digits"
+root = "data/tiny.npz"
+tasks = ["light:dark", "dark:light"]
+iterations = 4
+batch = 6
+bottleneck = 8
+resize = 8
+crop = 8
+evaluate_every = 2
+checkpoint_every = 1
+"""
+ROWS = """
+[[methods]]
+name = "none"
+method = "source-only"
+[[methods]]
+name = "AOT, all mass"
+method = "aot"
+settings = { marginals = "equal" }
+"""
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Two small domains with bright rows for classes, one brighter, in a directory to work in."""
+    monkeypatch.chdir(tmp_path)
+    numba.get_num_threads()  # starts threads, and gives PyTorch as many
+    torch.set_num_threads(1)
+    write_images(Path("data"))
+    return tmp_path
+
+
+def write_images(folder, bright=120):
+    folder.mkdir(exist_ok=True)
+    random, arrays = np.random.default_rng(0), {}
+    for domain, more in (("light", 0), ("dark", 60)):
+        y = np.arange(18) % 3
+        x = random.integers(60, size=(18, 8, 8))
+        x[np.arange(18), 2 * y + 1] += bright + more
+        arrays |= {f"{domain}_train_x": x.astype(np.uint8), f"{domain}_train_y": y}
+    np.savez(folder / "tiny.npz", **arrays)
+
+
+def write_plan(top=TOP, rows=ROWS, path="plan.toml"):
+    Path(path).write_text(top + rows)
+    return Path(path)
+
+
+def cells_of(directory):
+    return json.loads(Path(directory, "results.json").read_text())["cells"]
+
+
+def without_seconds(cells):
+    return [cell | {"numbers": {k: v for k, v in cell["numbers"].items() if k != "seconds"}} for cell in cells]
+
+
+def rows_of(text):
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
+
+
+def test_command(here, capsys, monkeypatch):
+    write_plan(TOP + "seeds = [4]\n")
+    arguments = ["benchmark", "deep", "plan.toml", "-o", "results"]
+    assert main(arguments) == 0
+    captured = capsys.readouterr()
+    assert captured.err == ""
+    assert captured.out.startswith(Path("results/results.md").read_text())
+    assert captured.out.endswith("Written to results/results.md\nWritten to results/results.json\n")
+    cells = cells_of("results")
+    assert [(cell["task"], cell["method"], cell["seed"]) for cell in cells] == [
+        (task, method, 4) for _, task in TASKS for method in ("none", "AOT, all mass")
+    ]
+    # What the runs themselves left says the same, and no checkpoint is left.
+    for cell in cells:
+        run = Path("results/runs", directory_name(Cell(cell["group"], cell["task"], cell["method"], cell["seed"])))
+        found = json.loads((run / "result.json").read_text())
+        assert cell["numbers"] == {name: found[name] for name in cell["numbers"]}
+        assert {"accuracy", "mean_class_accuracy", "best_accuracy", "seconds"} <= set(cell["numbers"])
+        assert (run / "metrics.jsonl").exists()
+        assert not (run / "checkpoints").exists()
+    rows = rows_of(captured.out)
+    percent = [f"{100 * cell['numbers']['accuracy']:.1f}" for cell in cells if cell["method"] == "none"]
+    assert [cell.strip("*") for cell in rows[2][:3]] == ["none", *percent]
+    assert "best accuracy (oracle)" in rows[4]
+    assert "Oracle: chosen or judged by labels of the target" in captured.out
+
+    def never(config):
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(deep, "train", never)
+    assert main(arguments) == 0
+    assert cells_of("results") == cells
+
+
+def test_plan_holds_what_numbers_depend_on_and_nothing_of_the_machine(here):
+    weights = aot_weights("weights.safetensors")
+    plan, work = deep.prepare(
+        write_plan(TOP + f'weights = "{weights}"\ndevice = "cpu"\nworkers = 2\n'), Path("results")
+    )
+    record = plan.record()
+    assert (record["tasks"], record["methods"], record["seeds"]) == (
+        [list(task) for task in TASKS],
+        ["none", "AOT, all mass"],
+        [0],
+    )
+    assert record["recipe"]["iterations"] == 4
+    assert record["rows"]["AOT, all mass"]["settings"]["marginals"] == "equal"
+    assert "epsilon" in record["rows"]["AOT, all mass"]["settings"]  # what stands nowhere in the plan
+    assert record["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    text = json.dumps(record)
+    assert not [word for word in ("device", "weights.safetensors", "tiny.npz", "workers", str(here)) if word in text]
+    assert len(pickle.dumps(work)) < 2000
+    # Everything may move.
+    shutil.copytree(here, here / "moved")
+    moved, _ = deep.prepare(here / "moved" / "plan.toml", Path("elsewhere"))
+    assert moved.record() == record
+    # Other weights or images make another benchmark.
+    aot_weights("weights.safetensors", seed=1)
+    changed, _ = deep.prepare(Path("plan.toml"), Path("results"))
+    assert [each.split(" '")[0] for each in plan.differences(changed.record())] == ["recipe weights"]
+    write_images(Path("moved/data"), bright=100)
+    changed, _ = deep.prepare(here / "moved" / "plan.toml", Path("results"))
+    differences = plan.differences(changed.record())
+    assert differences
+    assert all(each.startswith("data ") for each in differences)
+
+
+def aot_weights(path, seed=0):
+    """Weights of the small network, from another start."""
+    from safetensors.torch import save_file
+
+    from adaptive_ot.deep.networks import build_network
+
+    network = build_network("convnet", 3, bottleneck=8, seed=seed)
+    save_file({name: tensor.contiguous() for name, tensor in network.backbone.state_dict().items()}, path)
+    return path
+
+
+def test_rows_may_have_settings_tasks_and_seeds_of_their_own(here):
+    more = '[[methods]]\nname = "long"\nmethod = "aot"\niterations = 7\nseeds = 2\ntasks = ["dark:light"]\n'
+    plan, work = deep.prepare(write_plan(rows=ROWS + more), Path("results"))
+    assert plan.seeds == (0, 1)
+    of_long = [cell for cell in plan.cells if cell.method == "long"]
+    assert of_long == [Cell("digits", "dark -> light", "long", seed) for seed in (0, 1)]
+    assert len(plan.cells) == 2 * 2 + 2
+    assert [work.config(cell).iterations for cell in plan.cells if cell.seed == 0] == [4, 4, 4, 4, 7]
+    rows = plan.record()["rows"]
+    assert (rows["none"]["iterations"], rows["long"]["iterations"]) == (4, 7)
+    config = work.config(of_long[1])
+    assert (config.source, config.target, config.seed) == ("dark", "light", 1)
+    assert config.output.parent == Path("results/runs")
+
+
+def test_directories_of_cells_differ_and_are_safe():
+    cells = [
+        Cell("pacs", "a -> b", method, seed)
+        for method in ("AOT", "aot", "A|O/T", "..", "κ", "x" * 300)
+        for seed in (0, 1)
+    ]
+    names = {directory_name(cell) for cell in cells}
+    assert len({name.lower() for name in names}) == len(cells)
+    assert all(len(name) < 128 and name.replace("-", "").isalnum() and name.isascii() for name in names)
+
+
+def test_checkpoints_are_kept_on_demand(here):
+    plan, work = deep.prepare(write_plan(TOP + "keep_checkpoints = true\n"), Path("results"))
+    assert work.keep_checkpoints
+    work(plan.cells[0])
+    assert list(work.config(plan.cells[0]).output.glob("checkpoints/*.safetensors"))
+
+
+def test_a_failed_cell_has_its_message(here, monkeypatch, capsys):
+    real = deep.train
+
+    def train(config):
+        if config.method == "aot":
+            raise aot.InvalidInput("metrics", "must stay finite", "nan", "Lower the learning rate.")
+        return real(config)
+
+    monkeypatch.setattr(deep, "train", train)
+    assert main(["benchmark", "deep", str(write_plan()), "-o", "results"]) == 0
+    out = capsys.readouterr().out
+    assert rows_of(out)[3][:4] == ["AOT, all mass", "failed", "failed", "failed"]
+    assert (
+        "- AOT, all mass failed 2 x: InvalidInput: metrics must stay finite; got nan. Lower the learning rate." in out
+    )
+    monkeypatch.setattr(deep, "train", real)
+    assert main(["benchmark", "deep", "plan.toml", "-o", "results"]) == 0
+    assert "failed" not in capsys.readouterr().out
+
+
+SLOW = """
+import sys, time
+from adaptive_ot.benchmark import deep
+from adaptive_ot.deep.training import Training
+
+# The second cell says how far it is, and waits at its third step until it is told to go on.
+from pathlib import Path
+learn = Training.learn
+
+def slow(self, step, source, target):
+    if self.config.method == "aot" and self.config.source == "light":
+        with open("marks", "a") as file:
+            print(step, file=file, flush=True)
+        while step == 2 and not Path("go").exists():
+            time.sleep(0.02)
+            if Path("on").exists():
+                break
+    return learn(self, step, source, target)
+
+Training.learn = slow
+"""
+SLOW_MAIN = """
+import sys
+from adaptive_ot.cli import main
+import slow
+
+if __name__ == "__main__":
+    sys.exit(main(["benchmark", "deep", "plan.toml", *sys.argv[1:]]))
+"""
+
+
+@pytest.fixture
+def start(here):
+    Path("slow.py").write_text(SLOW)
+    # Worker processes import what the main one did: they are slowed down, too.
+    Path("command.py").write_text(SLOW_MAIN)
+    Path("marks").touch()
+    processes = []
+
+    def start(*arguments):
+        single = dict.fromkeys(engine.THREADS, "1")
+        environment = os.environ | single | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
+        command = [sys.executable, "command.py", *arguments]
+        options = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
+        options |= {"preexec_fn": hear_ctrl_c, "start_new_session": True}
+        processes.append(subprocess.Popen(command, **options))
+        return processes[-1]
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def marks():
+    return [int(line) for line in Path("marks").read_text().split()]
+
+
+@pytest.mark.parametrize(("end", "jobs"), [(signal.SIGKILL, 1), (signal.SIGTERM, 1), (signal.SIGINT, 2)])
+def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
+    """With the same numbers in the end as without a stop."""
+    write_plan()
+    process = start("-o", "stopped", "--jobs", str(jobs))
+    deadline = time.monotonic() + PATIENCE
+    while 2 not in marks() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert process.poll() is None, process.communicate()
+    if end == signal.SIGINT:
+        os.killpg(process.pid, end)  # a terminal tells all processes
+    else:
+        process.send_signal(end)
+    if end != signal.SIGKILL:  # the step is finished first
+        Path("on").touch()
+    _, complaint = process.communicate(timeout=PATIENCE)
+    assert process.returncode == (-end if end == signal.SIGKILL else 130), complaint
+    first = marks()
+    assert first == [0, 1, 2]
+    Path("go").touch()
+    assert start("-o", "stopped").wait(PATIENCE) == 0
+    # A killed process loses the step it was at, one that was told to end none.
+    assert marks()[len(first) :] == ([2, 3] if end == signal.SIGKILL else [3])
+    assert main(["benchmark", "deep", "plan.toml", "-o", "whole"]) == 0
+    assert without_seconds(cells_of("stopped")) == without_seconds(cells_of("whole"))
+
+
+def saving(cell):
+    """Work that saves what it has when it is told to end, in which it takes its time."""
+
+    def told(*_):
+        time.sleep(0.3)
+        Path(f"saved {cell.seed}").touch()
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, told)
+    Path(f"started {cell.seed}").touch()
+    if cell.seed == 9:  # in time
+        while len(list(Path.cwd().glob("started *"))) < 2:
+            time.sleep(0.02)
+        os.kill(os.getppid(), signal.SIGTERM)
+    time.sleep(PATIENCE)
+    return {"accuracy": 1.0}
+
+
+def test_workers_save_before_the_lock_is_given_back_and_take_no_other_cell(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    plan = Plan((("pets", "a -> b"),), ("ours",), (9, 1, 2, 3), {})
+    with pytest.raises(KeyboardInterrupt):
+        engine.run(plan, saving, tmp_path / "results", jobs=2)
+    assert sorted(path.name for path in tmp_path.glob("saved *")) == ["saved 1", "saved 9"]
+    assert sorted(path.name for path in tmp_path.glob("started *")) == ["started 1", "started 9"]
+
+
+def test_table_with_cells_that_are_not_there():
+    """By hand: ours has 60, 80 with both tasks in seed 0, 90 alone in seed 5; theirs has one task; few has one seed."""
+    plan = Plan(
+        TASKS,
+        ("ours", "theirs", "few", "broken"),
+        (0, 5),
+        {},
+        only={"theirs": Part(TASKS[:1], (0, 5)), "few": Part(TASKS, (5,))},
+    )
+    accuracies = {
+        **{("ours", 0, 0): 0.6, ("ours", 0, 5): 0.9, ("ours", 1, 0): 0.8, ("ours", 1, 5): 0.7},
+        **{("theirs", 0, 0): 0.5, ("theirs", 0, 5): 0.7, ("few", 0, 5): 0.8, ("few", 1, 5): 0.72},
+        **{("broken", 0, 0): None, ("broken", 0, 5): 0.1, ("broken", 1, 0): 0.1, ("broken", 1, 5): 0.1},
+    }
+    outcomes = [
+        Outcome(cell, None, "Error: no") if value is None else Outcome(cell, {"accuracy": value, "seconds": 2.0})
+        for cell in plan.cells
+        for value in [accuracies.pop((cell.method, TASKS.index((cell.group, cell.task)), cell.seed))]
+    ]
+    assert not accuracies
+    text = markdown(plan, outcomes)
+    assert rows_of(text)[0] == ["method", "light -> dark", "dark -> light", "mean", "seeds", "seconds"]
+    assert rows_of(text)[2:6] == [
+        ["ours", "75.0", "**75.0**", "75.0 ± 7.1", "2", "2.00"],
+        ["theirs", "60.0", "–", "–", "–", "2.00"],
+        ["few", "**80.0**", "72.0", "**76.0**", "1", "2.00"],
+        ["broken", "failed", "10.0", "failed", "2", "2.00"],
+    ]
+
+
+@pytest.mark.parametrize("path", PLANS, ids=[path.stem for path in PLANS])
+def test_plans_of_the_repository_are_valid(path):
+    """Up to the data, which need not be here; every row has settings of its own."""
+    content = tomllib.loads(path.read_text())
+    more = frozenset({"grid", "baseline"}) if "grid" in content else frozenset()
+    plan = read_plan(path, more)
+    rows = plan.rows or (plan.row({"method": "aot"}), plan.row({"method": content["baseline"]}))
+    configs = [configuration(row, Path("results")) for row in rows]
+    assert len({row.name for row in rows}) == len(rows)
+    assert len({(config.method, json.dumps(dict(config.settings))) for config in configs}) == len(rows)
+    assert all(parameter in configs[0].settings for parameter in content.get("grid", {}))
+
+
+def test_plans_of_the_repository_run_all_they_should():
+    names = {path.stem: read_plan(path).rows for path in PLANS if "sensitivity" not in path.stem}
+    ten = ["source-only", "aot", "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco"]
+    assert [row.options["method"] for row in names["pacs"]] == ten
+    assert [row.options["method"] for row in names["pacs_partial"]] == [*ten, "aot", "aot", "aot"]
+    assert len(names["pacs_ablation"]) == 3 * 7
+
+
+def test_real_images_and_weights_fit_the_plans():
+    data = os.environ.get("ADAPTIVE_OT_DATA")
+    if not data:
+        pytest.skip("ADAPTIVE_OT_DATA, a directory with pacs and resnet50_imagenet_v1.safetensors, is not set")
+    content = read_plan(next(path for path in PLANS if path.stem == "pacs_partial"))
+    weights = str(Path(data, "resnet50_imagenet_v1.safetensors"))
+    rows = [
+        row._replace(options=row.options | {"root": Path(data, "pacs"), "weights": weights}) for row in content.rows
+    ]
+    plan, _ = deep.assemble(content._replace(rows=tuple(rows)), Path("results"))
+    assert len(plan.cells) == 13 * 2
+
+
+GRID = TOP + 'seeds = 2\nbaseline = "source-only"\n'
+
+
+def test_sensitivity(here, capsys, monkeypatch):
+    grid = "[grid]\nkappa = [0.25, 2]\nepsilon = [1.0, 0.1]\n"  # of which 0.1 is the default
+    write_plan(GRID, grid)
+    trained = []
+
+    def train(config):
+        """Fast, and known: better with a smaller kappa, and with seed 1; the baseline is at 40."""
+        trained.append(config)
+        config.output.mkdir(parents=True)
+        score = 0.7 - 0.1 * config.settings["kappa"] + 0.02 * config.seed if config.method == "aot" else 0.4
+        return deep_result(config, score)
+
+    monkeypatch.setattr(deep, "train", train)
+    assert main(["benchmark", "sensitivity", "plan.toml", "--output", "results"]) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[-3:] == [
+        f"Written to results/{name}" for name in ("results.md", "results.json", "sensitivity.png")
+    ]
+    assert len(trained) == 2 * 2 * (1 + 3 + 1)  # the default once, and the baseline
+    assert [row[:4] for row in rows_of(out)] == [
+        ["kappa", "light -> dark", "dark -> light", "mean"],
+        ["-" * 13, "-" * 12 + ":", "-" * 12 + ":", "-" * 13 + ":"],
+        ["0.25", "**68.5**", "**68.5**", "**68.5 ± 1.4**"],
+        ["0.5 (default)", "66.0", "66.0", "66.0 ± 1.4"],
+        ["2", "51.0", "51.0", "51.0 ± 1.4"],
+        ["source-only", "40.0", "40.0", "40.0 ± 0.0"],
+        ["epsilon", "light -> dark", "dark -> light", "mean"],
+        ["-" * 13, "-" * 12 + ":", "-" * 12 + ":", "-" * 13 + ":"],
+        ["0.1 (default)", "**66.0**", "**66.0**", "**66.0 ± 1.4**"],
+        ["1", "**66.0**", "**66.0**", "**66.0 ± 1.4**"],
+        ["source-only", "40.0", "40.0", "40.0 ± 0.0"],
+    ]
+    assert Path("results/sensitivity.png").read_bytes().startswith(b"\x89PNG")
+    assert main(["benchmark", "sensitivity", "plan.toml", "--output", "results"]) == 0
+    assert len(trained) == 20
+
+
+def deep_result(config, score):
+    from adaptive_ot.deep import Result
+
+    return Result(
+        accuracy=score,
+        mean_class_accuracy=score,
+        per_class={},
+        best_accuracy=score,
+        best_step=1,
+        transported_mass=None,
+        plan_purity=None,
+        steps=1,
+        seconds=1.0,
+        bad_images=0,
+        output=config.output,
+    )
+
+
+def test_sensitivity_of_another_method_around_its_own_settings(here):
+    rows = '[grid]\ntau = [0.25]\n[[methods]]\nname = "J"\nmethod = "jumbot"\nsettings = { tau = 3, epsilon = 0.2 }\n'
+    rows += "iterations = 3\nseeds = [5]\n"
+    plan, work = sensitivity.prepare(write_plan(TOP + 'baseline = "source-only"\n', rows), Path("results"))
+    assert plan.methods == ("source-only", "J", "tau = 0.25")
+    assert plan.settings["grid"][0] == {
+        "parameter": "tau",
+        "default": 3.0,
+        "values": [0.25, 3.0],
+        "rows": ["tau = 0.25", "J"],
+    }
+    varied = work.config(Cell(*TASKS[0], "tau = 0.25", 5))
+    assert (varied.method, varied.settings["tau"], varied.settings["epsilon"]) == ("jumbot", 0.25, 0.2)
+    assert {work.config(cell).iterations for cell in plan.cells} == {3}
+    assert {cell.seed for cell in plan.cells} == {5}
+
+
+def test_picture_of_sensitivity():
+    wide = plot.Curve("beta", [0.1, 1, 10], [60.0, 80.0, 70.0], [1.0, 2.0, 1.0], default=1)
+    narrow = plot.Curve("kappa", [0.5, 1], [60.0, float("nan")])
+    zero = plot.Curve("epsilon", [0, 1, 100], [60.0, 70.0, 80.0])
+    figure = plot.sensitivity([wide, narrow, zero], baseline=("source only", 50.0))
+    assert [ax.get_xscale() for ax in figure.axes] == ["log", "linear", "linear"]
+    assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["0.1", "1", "10"]
+    dashed = [line for ax in figure.axes for line in ax.lines if line.get_linestyle() == "--"]
+    assert [np.asarray(line.get_ydata()).tolist() for line in dashed] == [[50.0, 50.0]] * 3
+    (bars,) = figure.axes[0].containers
+    np.testing.assert_allclose(
+        bars[2][0].get_segments(), [[[0.1, 59], [0.1, 61]], [[1, 78], [1, 82]], [[10, 69], [10, 71]]]
+    )
+    with pytest.raises(aot.InvalidInput, match="curves must be at least one"):
+        plot.sensitivity([])
+
+
+REFUSALS = [
+    (
+        "iteration = 5",
+        ROWS,
+        "'iteration' in plan 'plan.toml' must be a known key; got an unknown one. Known: batch, bottleneck",
+    ),
+    ("seed = 5", ROWS, "'seed' in plan 'plan.toml' must be a known key"),
+    ("", ROWS + "colour = 1", "'colour' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
+    ("", ROWS + "dataset = 'pacs'", "'dataset' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
+    (
+        "",
+        '[[methods]]\nmethod = "aot"\nsettings = { betta = 1 }',
+        "'betta' of 'aot' in plan 'plan.toml' must be a known setting",
+    ),
+    ("", '[[methods]]\nmethod = "magic"', "method of 'magic' in plan 'plan.toml' must be one of \"source-only\""),
+    ("", '[[methods]]\nname = "A"', "method of 'A' in plan 'plan.toml' must be text"),
+    ("", "[[methods]]", "name in plan 'plan.toml' must be text; got None"),
+    ("", "", "methods in plan 'plan.toml' must be at least one"),
+    ("methods = 3", "", "methods in plan 'plan.toml' must be tables; got 3"),
+    ("", ROWS + ROWS, "methods in plan 'plan.toml' must have different names; got two 'none'"),
+    ("iterations = 0", ROWS, "iterations of 'none' in plan 'plan.toml' must be a whole number from 1"),
+    ("precision = 'half'", ROWS, "precision of 'none' in plan 'plan.toml' must be one of"),
+    ("published = 1", ROWS, "published in plan 'plan.toml' must be true or false"),
+    ("published = true", ROWS, "published of 'none' in plan 'plan.toml' needs a method with published settings"),
+    ("keep_checkpoints = 1", ROWS, "keep_checkpoints in plan 'plan.toml' must be true or false; got 1"),
+    ("tasks = []", ROWS, "tasks in plan 'plan.toml' must be a list of SOURCE:TARGET; got []"),
+    ("tasks = ['light']", ROWS, "tasks in plan 'plan.toml' must be a list of SOURCE:TARGET; got ['light']"),
+    (
+        "tasks = ['light:dark', 'light:dark']",
+        ROWS,
+        "tasks in plan 'plan.toml' must be different; got 'light:dark' twice",
+    ),
+    ("tasks = ['light:grey']", ROWS, "target in plan 'plan.toml' must be a domain of the file"),
+    ("target_classes = ['7']", ROWS, "target_classes in plan 'plan.toml' must be classes of the source"),
+    ("seeds = 0", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got 0"),
+    ("seeds = true", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got True"),
+    ("seeds = [1, 1]", ROWS, "seeds in plan 'plan.toml' must be different; got 1 twice"),
+    ("seeds = [-1]", ROWS, "seeds in plan 'plan.toml' must be whole numbers"),
+    ("root = 3", ROWS, "root in plan 'plan.toml' must be text; got 3"),
+    ("root = 'nowhere.npz'", ROWS, "nowhere.npz' in plan 'plan.toml' must exist"),
+    ("dataset = 'other'", ROWS, "dataset of 'none' in plan 'plan.toml' must be one of"),
+    ("weights = 'no.safetensors'", ROWS, "of 'none' in plan 'plan.toml' must exist"),
+    ("network = 'alexnet'", ROWS, "network of 'none' in plan 'plan.toml' must be"),
+    ("[[broken", ROWS, "plan 'plan.toml' must be valid TOML"),
+    ("grid = { beta = [1] }", ROWS, "'grid' in plan 'plan.toml' must be a known key"),
+]
+GRID_REFUSALS = [
+    ("", "grid in plan 'plan.toml' must be a table of values; got None"),
+    ("[grid]", "grid in plan 'plan.toml' must be a table of values"),
+    (
+        "[grid]\nbetta = [1]",
+        "grid 'betta' in plan 'plan.toml' must be a number that 'aot' has; got another. Choose from:",
+    ),
+    ("[grid]\ncost = [1]", "grid 'cost' in plan 'plan.toml' must be a number that 'aot' has"),
+    ("[grid]\nbeta = 2", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers; got 2"),
+    ("[grid]\nbeta = [1, nan]", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
+    ("[grid]\nbeta = [true]", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
+    ("[grid]\nbeta = ['a']", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
+    ("baseline = 3\n[grid]\nbeta = [2]", "baseline in plan 'plan.toml' must be the name of a method; got 3"),
+    ("baseline = 'none'\n[grid]\nbeta = [2]", "method of 'none' in plan 'plan.toml' must be one of"),
+    ("baseline = 'aot'\n[grid]\nbeta = [2]", "methods in plan 'plan.toml' must have different names; got two 'aot'"),
+    ("[grid]\nbeta = [2]" + ROWS, "methods in plan 'plan.toml' must be one at most; got 2"),
+]
+
+
+def refused(arguments, message, capfd):
+    assert main(arguments) == 2
+    captured = capfd.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith("adaptive-ot: ")
+    assert captured.err.count("\n") == 1, captured.err
+    assert message in captured.err
+    assert not Path("results").exists()
+
+
+@pytest.mark.parametrize(("line", "rows", "message"), REFUSALS, ids=[message for _, _, message in REFUSALS])
+def test_refusals(here, capfd, line, rows, message):
+    key = line.split(" = ")[0]
+    top = "".join(each for each in TOP.splitlines(keepends=True) if each.split(" = ")[0] != key)
+    write_plan(f"{top}{line}\n", rows)
+    refused(["benchmark", "deep", "plan.toml", "--output", "results"], message, capfd)
+
+
+@pytest.mark.parametrize(("text", "message"), GRID_REFUSALS)
+def test_refusals_of_grids(here, capfd, text, message):
+    write_plan(TOP, text)
+    refused(["benchmark", "sensitivity", "plan.toml", "--output", "results"], message, capfd)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["missing.toml", "-o", "results"], "plan 'missing.toml' must exist"),
+        (["data/tiny.npz", "-o", "results"], "plan 'data/tiny.npz' must end in .toml"),
+        (["plan.toml", "-o", "results", "--jobs", "0"], "--jobs must be a whole number from 1"),
+        (["plan.toml", "-o", "data/tiny.npz"], "--output 'data/tiny.npz' must be a directory"),
+        (["plan.toml"], "--output"),
+    ],
+)
+def test_refusals_of_options(here, capfd, arguments, message):
+    write_plan()
+    refused(["benchmark", "deep", *arguments], message, capfd)
+
+
+def test_work_needs_nothing_but_small_values(here):
+    """As worker processes get it."""
+    plan, work = deep.prepare(write_plan(), Path("results"))
+    again = pickle.loads(pickle.dumps(work))
+    assert isinstance(again, DeepBenchmark)
+    assert again.config(plan.cells[1]) == work.config(plan.cells[1])
