@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -269,7 +269,7 @@ def in_a_process(arguments, interrupt=None):
         pytest.skip("needs a pseudo-terminal")
     leader, follower = os.openpty()
     places = {"PYTHONPATH": str(Path(aot.__file__).parents[1]), "COLUMNS": "150", "TERM": "xterm"}
-    options = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "preexec_fn": hear_ctrl_c}
+    options: Any = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "preexec_fn": hear_ctrl_c, "text": True}
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, **options) as process:
         os.close(follower)
         seen = b""
@@ -283,7 +283,7 @@ def in_a_process(arguments, interrupt=None):
                 interrupt = None
         os.close(leader)
         output = process.communicate(timeout=PATIENCE)[0]
-    return process.returncode, output.decode(), seen.decode()
+    return process.returncode, output, seen.decode()
 
 
 def test_a_stopped_run_goes_on(here):
