@@ -39,7 +39,7 @@ class DeepBenchmark:
 
     def __call__(self, cell: Cell) -> dict[str, float]:
         config = self.config(cell)
-        result = train(config)
+        result = train(config, keep_network=self.keep_checkpoints)
         numbers = {
             "accuracy": result.accuracy,
             "mean_class_accuracy": result.mean_class_accuracy,

@@ -49,7 +49,9 @@ class Interrupted(KeyboardInterrupt):
         self.step = step
 
 
-def train(config: Config, *, progress: Callable[[Progress], None] | None = None) -> Result:
+def train(
+    config: Config, *, progress: Callable[[Progress], None] | None = None, keep_network: bool = True
+) -> Result:
     """Train a network, or go on where its directory says that it was stopped.
 
     Parameters
@@ -58,6 +60,8 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
         Made by `configure`. Its `output` is the directory of the run; one that is finished is not run again.
     progress
         Called every few steps.
+    keep_network
+        Whether the last step is followed by a checkpoint, from which the network can be used later.
 
     Raises
     ------
@@ -96,7 +100,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None)
                     directory.append(line)
                     report(Progress(done, config.iterations, line, accuracy))
                 stops = said_anywhere(told_to_stop()) and not last
-                if last or stops or done % config.checkpoint_every == 0:
+                if stops or (keep_network if last else done % config.checkpoint_every == 0):
                     notes = {"seconds": time.perf_counter() - began}
                     directory.save(Checkpoint(done, training.tensors(), notes))
                 if stops:
@@ -144,7 +148,8 @@ def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_ima
     """From the lines of the metrics, so that it is the same for a run that was stopped and resumed."""
     evaluations = [line for line in lines if "accuracy" in line]
     last, best = evaluations[-1], max(evaluations, key=lambda line: line["accuracy"])
-    end = [line for line in lines if line["step"] >= (1 - LAST_PART) * config.iterations]
+    since = min((1 - LAST_PART) * config.iterations, last["step"])
+    end = [line for line in lines if line["step"] >= since]
 
     def mean(name: str) -> float | None:
         values = [line[name] for line in end if name in line]

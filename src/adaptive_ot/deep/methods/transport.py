@@ -41,6 +41,10 @@ class TransportSettings:
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: float = 0.1
 
+    rooms: Literal["none", "cap", "reweigh"] = "none"
+    matched: Literal["cost", "cross-entropy"] = "cost"
+    warm: float = 0.0
+
 
 class TransportMethod(Method):
     """The loss <G, C> of the plan G that is optimal for the cost C between the two batches."""
@@ -56,25 +60,39 @@ class TransportMethod(Method):
             if settings.solver == "exact"
             else Entropic(settings.epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
+        self.register_buffer("shares", torch.full((classes,), 1 / classes))
 
     def alignment(self, pair: Pair) -> Alignment:
         cost = joint_cost(pair, self.settings)
         plan = self.plan(cost, pair)
+        if self.settings.matched == "cross-entropy":
+            cost = joint_cost(pair, self.settings, True)
         loss = (plan * cost).sum()
+        if self.settings.warm:
+            loss = loss * min(1.0, pair.progress / self.settings.warm)
         return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum()}, plan)
 
     def plan(self, cost: torch.Tensor, pair: Pair) -> torch.Tensor:
         """Who is matched with whom, a constant."""
-        return batch_plan(cost, self.marginals, self.solver)
+        if self.settings.rooms == "none":
+            return batch_plan(cost, self.marginals, self.solver)
+        seen = pair.target_logits.detach().softmax(1).mean(0)
+        self.shares = 0.95 * self.shares + 0.05 * seen
+        count = torch.bincount(pair.source_labels, minlength=self.classes)
+        weights = (self.shares / count)[pair.source_labels]
+        if self.settings.rooms == "cap":
+            weights = weights.clamp_max(1 / len(pair.source_labels))
+        return batch_plan(cost, self.marginals, self.solver, weights)
 
 
-def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
+def joint_cost(pair: Pair, settings: TransportSettings, log: bool = False) -> torch.Tensor:
     """The cost between the two batches, with gradients; only the scale of the distances is taken as given."""
     squares = squared_distances(pair.source_features, pair.target_features)
     classes = functional.one_hot(pair.source_labels, pair.target_logits.shape[1]).to(squares.dtype)
     if settings.cost == "cross-entropy":
         return settings.alpha * squares - settings.beta * classes @ pair.target_logits.log_softmax(1).T
-    agreement = classes @ pair.target_logits.softmax(1).T
+    scores = pair.target_logits.log_softmax(1) if log else pair.target_logits.softmax(1)
+    agreement = classes @ scores.T
     if settings.cost == "published":
         return settings.alpha * squares - settings.beta * agreement
     typical = squares.detach().median().clamp_min(torch.finfo(squares.dtype).tiny)
