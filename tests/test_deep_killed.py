@@ -83,7 +83,7 @@ print(kills, rounds)
 """
 
 
-@pytest.mark.parametrize(("work", "kills", "share"), [(TOY, 100, 0.4), (LOOP, 20, 0.8)], ids=["toy", "loop"])
+@pytest.mark.parametrize(("work", "kills", "share"), [(TOY, 100, 0.4), (LOOP, 12, 0.8)], ids=["toy", "loop"])
 def test_killed_at_random_moments(tmp_path, work, kills, share):
     """The same metrics and weights, byte for byte, as without being killed."""
     script = SCRIPT.format(work=work, kills=kills, share=share)
@@ -101,3 +101,31 @@ def test_killed_at_random_moments(tmp_path, work, kills, share):
     for path in [tmp_path / f"killed-{k}" for k in range(rounds)]:
         assert state(path) == state(tmp_path / "uninterrupted")
         assert not [each for each in path.rglob("*") if each.name.endswith(".tmp")]
+
+
+FORKED = """
+import os, signal, time
+from pathlib import Path
+from adaptive_ot._files import alone_in
+
+with alone_in(Path("run")):
+    worker = os.fork()
+    if worker == 0:
+        try:
+            with alone_in(Path("run")):
+                os._exit(9)
+        except ValueError:
+            time.sleep(100)
+    time.sleep(0.2)
+with alone_in(Path("run")):
+    print(os.waitpid(worker, os.WNOHANG))
+os.kill(worker, signal.SIGKILL)
+"""
+
+
+def test_a_worker_does_not_keep_the_lock(tmp_path):
+    """Nor can it have it as long as its parent does."""
+    environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
+    command = [sys.executable, "-W", "ignore", "-c", FORKED]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert (done.stderr, done.stdout) == ("", "(0, 0)\n")
