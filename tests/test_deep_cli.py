@@ -3,11 +3,12 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from interruption import PATIENCE, hear_ctrl_c
 COMMAND = [sys.executable, "-m", "adaptive_ot.cli"]
 TASK = ["--dataset", "digits", "--root", "small.npz", "--source", "a", "--target", "b", "--output", "run"]
 SHORT = ["--method", "source-only", "--iterations", "12", "--batch", "6", "--evaluate-every", "4"]
+SHORT += ["--checkpoint-every", "8"]
 
 
 def stripes(count, shift):
@@ -202,7 +204,7 @@ REFUSED = [
     ("--test-crops five", "--test-crops"),
     ("--storage cloud", "--storage"),
     ("--device toaster", "--device must be one that PyTorch can use"),
-    ("--root missing.npz", "--root must exist; got 'missing.npz'"),
+    ("--root missing.npz", "--root 'missing.npz' must exist"),
     ("--root bad.toml", "--root 'bad.toml' must end in .npz"),
     ("--source c", "--source must be a domain of the file"),
     ("--target c", "--target must be a domain of the file"),
@@ -269,7 +271,7 @@ def in_a_process(arguments, interrupt=None):
         pytest.skip("needs a pseudo-terminal")
     leader, follower = os.openpty()
     places = {"PYTHONPATH": str(Path(aot.__file__).parents[1]), "COLUMNS": "150", "TERM": "xterm"}
-    options = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "preexec_fn": hear_ctrl_c}
+    options: Any = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "preexec_fn": hear_ctrl_c, "text": True}
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, **options) as process:
         os.close(follower)
         seen = b""
@@ -283,7 +285,7 @@ def in_a_process(arguments, interrupt=None):
                 interrupt = None
         os.close(leader)
         output = process.communicate(timeout=PATIENCE)[0]
-    return process.returncode, output.decode(), seen.decode()
+    return process.returncode, output, seen.decode()
 
 
 def test_a_stopped_run_goes_on(here):
@@ -363,9 +365,32 @@ def test_mistakes_about_a_finished_run(here, trained, capfd, arguments, message)
     assert not Path("out.csv").exists()
 
 
+SPOILED = {
+    "must be finished": lambda run: (run / "result.json").unlink(),
+    "must hold its network": lambda run: shutil.rmtree(run / "checkpoints"),
+    "must hold the network of its last step": lambda run: (run / "checkpoints/step-00000012.json").write_bytes(b"{}"),
+    "must hold one that is whole": lambda run: [each.write_bytes(b"{}") for each in run.glob("checkpoints/*.json")],
+    "must have the target it was trained with": lambda run: np.savez("small.npz", **other_images()),
+}
+
+
+def other_images():
+    with np.load("small.npz") as arrays:
+        return {name: array[:-1] if name.startswith("b_") else array for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize(("message", "spoil"), SPOILED.items(), ids=SPOILED)
+def test_runs_that_cannot_be_used(trained, tmp_path, monkeypatch, capsys, message, spoil):
+    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    spoil(Path("run"))
+    assert main(["evaluate", "run"]) == 2
+    assert message in capsys.readouterr().err
+
+
 def save_images(folder):
-    """Images of the target below a folder, at any depth; the class of each."""
-    pixels, labels = stripes(9, 10)
+    """The images of the target below a folder, at any depth; the class of each."""
+    pixels, labels = stripes(21, 10)
     classes = {}
     for at, (image, label) in enumerate(zip(pixels, labels, strict=True)):
         path = folder / ("deep/er" if at % 2 else ".") / f"{at}.png"
@@ -381,7 +406,7 @@ def rows(path):
 
 
 def test_predict(here, trained, capsys):
-    """The network knows these classes; every image has one row, whether it was named or found."""
+    """Every image has one row, however often it was named or found."""
     classes = save_images(Path("images"))
     (Path("images") / "notes.txt").write_text("no image")
     (Path("images") / ".hidden.png").write_bytes(b"")
@@ -391,11 +416,14 @@ def test_predict(here, trained, capsys):
     assert list(found[0]) == ["file", "label", "confidence"]
     assert sorted(row["file"] for row in found) == sorted(map(str, classes))
     assert all(1 / 3 <= float(row["confidence"]) <= 1 for row in found)
-    result = json.loads((trained / "result.json").read_text())
-    right = np.mean([row["label"] == classes[Path(row["file"])] for row in found])
-    assert abs(right - result["accuracy"]) < 0.35
+    right = {name: [] for name in "012"}
+    for row in found:
+        truth = classes[Path(row["file"])]
+        right[truth].append(row["label"] == truth)
+    known = json.loads((trained / "result.json").read_text())["per_class"]
+    assert {name: np.mean(each) for name, each in right.items()} == known  # as the loop saw them
     shown = words(capsys.readouterr().out)
-    assert shown.startswith("9 images by ")
+    assert shown.startswith("21 images by ")
     assert shown.endswith("written out.csv")
 
 
@@ -403,7 +431,7 @@ def test_bad_images_are_left_out(here, trained, capsys):
     save_images(Path("images"))
     Path("images/bad.png").write_bytes(b"not an image")
     assert main(["predict", str(trained), "images", "--output", "out.csv", "--on-bad-image", "skip"]) == 0
-    assert len(rows("out.csv")) == 9
+    assert len(rows("out.csv")) == 21
     assert "left out 1 image (" in words(capsys.readouterr().out)
 
 

@@ -4,8 +4,6 @@ import dataclasses
 import errno
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -262,70 +260,3 @@ def test_reading_a_run_of_another_version(config):
             read_run(config.output)
     with pytest.raises(aot.InvalidInput, match=r"must hold a run\.json that can be read; got No such file"):
         read_run(config.output.parent)
-
-
-# Trains a toy in a process that is killed at random moments, again and again, until one gets through.
-KILLED = """
-import os, random, signal, sys, time
-from pathlib import Path
-import torch
-from adaptive_ot.deep.checkpoint import Checkpoint
-from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.run_directory import open_run
-
-torch.set_num_threads(1)
-
-def train(output, nap):
-    config = Config(dataset="pacs", root=Path(), source="a", target="b", output=output)
-    with open_run(config, {}) as run:
-        at = run.checkpoint or Checkpoint(0, {"weight": torch.ones(3)}, {"best": 0.0})
-        weight, best = at.tensors["weight"], at.notes["best"]
-        for step in range(at.step, 40):
-            weight = torch.sin(weight * (step + 1)) + 1
-            best = max(best, float(weight[0]))
-            run.append({"step": step, "loss": float(weight.sum())})
-            time.sleep(nap)
-            if step % 3 == 2:
-                run.save(Checkpoint(step + 1, {"weight": weight}, {"best": best}))
-        run.save(Checkpoint(40, {"weight": weight}, {"best": best}))
-        run.finish({"accuracy": best})
-
-def attempt(output, patience):
-    child = os.fork()
-    if child == 0:
-        train(output, 0.001)
-        os._exit(0)
-    time.sleep(patience)
-    os.kill(child, signal.SIGKILL)
-    return os.waitpid(child, 0)[1] != 0
-
-train(Path("uninterrupted"), 0)
-rng, kills, rounds = random.Random(0), 0, 0
-while kills < 100:
-    output = Path(f"killed-{rounds}")
-    while attempt(output, rng.uniform(0.002, 0.08)):
-        kills += 1
-    train(output, 0)  # what is finished stays so
-    rounds += 1
-print(kills, rounds)
-"""
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_killed_at_random_moments(tmp_path):
-    """The same metrics, weights and result, byte for byte, as without being killed a hundred times."""
-    environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
-    command = [sys.executable, "-c", KILLED]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=150)
-    assert done.stderr == ""
-    kills, rounds = map(int, done.stdout.split())
-    assert kills >= 100
-
-    def state(directory):
-        names = (METRICS, RESULT, "checkpoints/step-00000040.safetensors", "checkpoints/step-00000039.safetensors")
-        return [(directory / name).read_bytes() for name in names]
-
-    assert {path.name for path in tmp_path.iterdir()} == {"uninterrupted", *(f"killed-{k}" for k in range(rounds))}
-    for path in tmp_path.iterdir():
-        assert state(path) == state(tmp_path / "uninterrupted")
-        assert not [each for each in path.iterdir() if each.name.endswith(".tmp")]

@@ -19,6 +19,18 @@ try:
 except ImportError:  # on Windows
     fcntl = None
 
+_locks: set[int] = set()
+
+
+def _leave_locks_to_the_parent() -> None:
+    """A process that outlives the one it was forked from, even by a second, would keep its locks."""
+    while _locks:
+        os.close(_locks.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
+
 
 def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
     """`path` is a file of a known kind with something in it."""
@@ -73,6 +85,7 @@ def alone_in(directory: Path) -> Iterator[None]:
     make_directory("output", directory)
     with trouble(f"output '{directory}'", "must be a directory to write to"):
         descriptor = os.open(directory, os.O_RDONLY)  # itself: files in it are replaced
+    _locks.add(descriptor)
     try:
         with suppress(OSError):  # some file systems have no locks
             try:
@@ -82,7 +95,9 @@ def alone_in(directory: Path) -> Iterator[None]:
                 raise InvalidInput(f"output '{directory}'", rule, "another run that writes to it", remedy) from None
         yield
     finally:
-        os.close(descriptor)
+        if descriptor in _locks:
+            _locks.remove(descriptor)
+            os.close(descriptor)
 
 
 @contextmanager

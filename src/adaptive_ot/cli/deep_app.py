@@ -46,7 +46,7 @@ def train(
         "office31", "office-home", "visda" or "pacs"; "digits" (an .npz file); "folders" (one for each class) or "lists"
         (of files and labels) of your own.
     root
-        The directory of the dataset.
+        Where the dataset is: a directory, or the file of "digits".
     source
         The domain with labels.
     target

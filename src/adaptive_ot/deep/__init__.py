@@ -10,7 +10,18 @@ for _package in ("torch", "torchvision", "PIL", "safetensors"):
 
 # ruff: noqa: E402
 from adaptive_ot.deep.config import Config, configure
+from adaptive_ot.deep.finished import Predictions, evaluate, predict
 from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.loop import Interrupted, Progress, train
 
-__all__ = ["Config", "Interrupted", "Progress", "Result", "configure", "train"]
+__all__ = [
+    "Config",
+    "Interrupted",
+    "Predictions",
+    "Progress",
+    "Result",
+    "configure",
+    "evaluate",
+    "predict",
+    "train",
+]

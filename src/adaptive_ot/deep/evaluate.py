@@ -27,8 +27,12 @@ def probabilities(network: Network, store: Store, config: Config) -> np.ndarray:
     classes = network.classifier.out_features
     found = [torch.zeros(0, classes, device=store.device)]
     with computing(store.device, config):
-        for pixels in store.batches(parts):
-            views = [network(view)[1].softmax(1) for view in test_views(pixels, config.crop, config.test_crops)]
-            found.append(torch.stack(views).mean(0))
+        found += [of_pixels(network, pixels, config) for pixels in store.batches(parts)]
     network.train(was_training)
     return gather(torch.cat(found)).cpu().numpy()
+
+
+def of_pixels(network: Network, pixels: torch.Tensor, config: Config) -> torch.Tensor:
+    """The same for one batch of bytes (n, 3, size, size)."""
+    views = [network(view)[1].softmax(1) for view in test_views(pixels, config.crop, config.test_crops)]
+    return torch.stack(views).mean(0)

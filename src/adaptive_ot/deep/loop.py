@@ -114,7 +114,8 @@ def train(
 @contextmanager
 def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDirectory]:
     """The directory of the run: the first process begins it, then the others look."""
-    data = {"source": digest(source.domain), "target": digest(target.domain)}
+    digests = {"source": digest(source.domain), "target": digest(target.domain)}
+    data = {**digests, "classes": list(source.domain.classes)}
     first = rank() == 0
     if not first:
         said_anywhere(False)

@@ -1,0 +1,155 @@
+"""A finished run put to use: another look at its target, and the classes of other images."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from adaptive_ot._validation import choice
+from adaptive_ot.deep.data.digest import digest
+from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.data.images import ImageFile, quietly, read_image
+from adaptive_ot.deep.data.stores import open_store
+from adaptive_ot.deep.device import computing, pick_device
+from adaptive_ot.deep.evaluate import IMAGES_AT_ONCE, of_pixels, probabilities
+from adaptive_ot.deep.judging import Result, judge
+from adaptive_ot.deep.loop import Progress
+from adaptive_ot.deep.networks import Network, build_network
+from adaptive_ot.deep.run_directory import Run, read_run
+from adaptive_ot.errors import DataError, InvalidInput
+
+
+class Predictions(NamedTuple):
+    """What a network says of images.
+
+    Attributes
+    ----------
+    files, labels, confidence
+        Every image that could be used, the name of its class, and the probability of it.
+    bad
+        Those that could not, and why.
+    """
+
+    files: list[Path]
+    labels: list[str]
+    confidence: np.ndarray
+    bad: list[tuple[str, str]]
+
+
+def evaluate(run: Path, *, test_crops: Literal["centre", "ten"] | None = None, device: str = "auto") -> Result:
+    """Look again at how well the network of a finished run knows its target.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    test_crops
+        The centre of an image, or ten crops whose probabilities are averaged; as in the run, if not given.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    """
+    found = read_run(Path(run))
+    config = found.config if test_crops is None else replace(found.config, test_crops=test_crops)
+    choice("test_crops", config.test_crops, ("centre", "ten"))
+    place = pick_device(device)
+    network = _network(run, found, place)
+    target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)[1]
+    store = open_store(
+        target,
+        resize=config.resize,
+        device=place,
+        storage=config.storage,
+        workers=config.workers,
+        on_bad_image=config.on_bad_image,
+    )
+    if digest(store.domain) != found.data["target"]:
+        given = f"other images or classes below '{config.root}'"
+        raise InvalidInput(f"run '{run}'", "must have the target it was trained with", given, "Restore them.")
+    accuracy = judge(probabilities(network, store, config).argmax(1), store.labels, target.classes)
+    return replace(
+        Result.of(found.result or {}, Path(run)),
+        accuracy=accuracy.overall,
+        mean_class_accuracy=accuracy.mean_class,
+        per_class=accuracy.per_class,
+    )
+
+
+@torch.no_grad()
+def predict(
+    run: Path,
+    images: Sequence[Path],
+    *,
+    on_bad_image: Literal["error", "skip"] = "error",
+    device: str = "auto",
+    progress: Callable[[Progress], None] | None = None,
+) -> Predictions:
+    """The classes of images, by the network of a finished run.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    images
+        Files.
+    on_bad_image
+        "error" raises a `DataError` for the first one that cannot be used; "skip" leaves such images out.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    progress
+        Called now and then, with the number of images as steps.
+    """
+    choice("on_bad_image", on_bad_image, ("error", "skip"))
+    found = read_run(Path(run))
+    place = pick_device(device)
+    network = _network(run, found, place).eval()
+    files, bad, likely = [], [], [np.zeros((0, len(found.data["classes"])), np.float32)]
+    read = partial(_read, size=found.config.resize)
+    with ThreadPoolExecutor(os.cpu_count()) as pool, quietly(), computing(place, found.config):
+        for start in range(0, len(images), IMAGES_AT_ONCE):
+            part = images[start : start + IMAGES_AT_ONCE]
+            decoded = list(pool.map(read, part))
+            errors = [each for each in decoded if isinstance(each, DataError)]
+            if errors and on_bad_image == "error":
+                raise errors[0]
+            bad += [(error.path, error.reason) for error in errors]
+            pixels = [each for each in decoded if isinstance(each, np.ndarray)]
+            files += [path for path, each in zip(part, decoded, strict=True) if isinstance(each, np.ndarray)]
+            if pixels:
+                stacked = torch.from_numpy(np.stack(pixels)).to(place).permute(0, 3, 1, 2).contiguous()
+                likely.append(of_pixels(network, stacked, found.config).float().cpu().numpy())
+            if progress:
+                progress(Progress(start + len(part), len(images), {}))
+    all_likely = np.concatenate(likely)
+    labels = [found.data["classes"][at] for at in all_likely.argmax(1)]
+    return Predictions(files, labels, all_likely.max(1, initial=0.0), bad)
+
+
+def _network(run: Path, found: Run, device: torch.device) -> Network:
+    """As it was after the last step."""
+    name, config, classes = f"run '{run}'", found.config, found.data.get("classes", [])
+    if found.result is None:
+        raise InvalidInput(name, "must be finished", "one that is not", "Give the command that started it again.")
+    if found.checkpoint is None or not classes:
+        raise InvalidInput(name, "must hold its network", "none", "Train it again.")
+    if found.checkpoint.fallback:
+        given = f"a checkpoint that is damaged, {found.checkpoint.fallback}"
+        raise InvalidInput(name, "must hold the network of its last step", given, "Train it again.")
+    network: Any = build_network(config.network, len(classes), bottleneck=config.bottleneck, seed=config.seed)
+    prefix, tensors = "network.", found.checkpoint.tensors
+    network.load_state_dict({key.removeprefix(prefix): each for key, each in tensors.items() if key.startswith(prefix)})
+    return network.to(device, memory_format=torch.channels_last)
+
+
+def _read(path: Path, size: int) -> np.ndarray | DataError:
+    try:
+        return read_image(ImageFile(str(path), str(path)), size)
+    except DataError as error:
+        return error
