@@ -22,6 +22,7 @@ import numpy as np
 import torch
 
 from adaptive_ot.deep import Config, configure
+from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.device import computing, pick_device
 from adaptive_ot.deep.feed import open_stores, paired_batches
 from adaptive_ot.deep.methods import METHODS, Alignment, Method, Pair
@@ -87,7 +88,7 @@ def main() -> None:
     RESULT.write_text(json.dumps(record, indent=2) + "\n")
 
 
-def bare_step(config: Config, stores: tuple, device: torch.device) -> Callable[[], object]:
+def bare_step(config: Config, stores: tuple[Store, Store], device: torch.device) -> Callable[[], object]:
     """Nothing but the network, on one batch again and again."""
     training = Training(replace(config, method="no-transport", settings={}), 7, device)
     source, target = next(paired_batches(replace(config, method="aot"), *stores, 0))
@@ -104,7 +105,7 @@ def bare_step(config: Config, stores: tuple, device: torch.device) -> Callable[[
     return step
 
 
-def loop_step(config: Config, stores: tuple, device: torch.device) -> Callable[[], object]:
+def loop_step(config: Config, stores: tuple[Store, Store], device: torch.device) -> Callable[[], object]:
     """A step of the loop, with its batches, and numbers fetched every ten steps."""
     training, number = Training(config, 7, device), iter(range(10**9))
     batches = paired_batches(config, *stores, 0)

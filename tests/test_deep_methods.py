@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from adaptive_ot.deep.methods import METHODS, Method, Pair
 from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
-from adaptive_ot.deep.methods.alda import Alda, confusion_matrices
-from adaptive_ot.deep.methods.caco import Caco
-from adaptive_ot.deep.methods.cdan import Cdan
-from adaptive_ot.deep.methods.dann import Dann
-from adaptive_ot.deep.methods.rot import Rot, weights_of_highest_mean
+from adaptive_ot.deep.methods.alda import ALDA, confusion_matrices
+from adaptive_ot.deep.methods.caco import CaCo
+from adaptive_ot.deep.methods.cdan import CDAN
+from adaptive_ot.deep.methods.dann import DANN
+from adaptive_ot.deep.methods.rot import ROT, weights_of_highest_mean
 
 NAMES = ["dann", "cdan", "alda", "rot", "caco"]
 SIZE = 6  # of images, which are SIZE x SIZE
@@ -177,7 +177,7 @@ def test_dann_trains_features_against_its_discriminator() -> None:
     """By finite differences: the discriminator descends its loss, the features climb it, scaled by the ramp."""
     torch.manual_seed(0)
     network = SmallNetwork(3).double()
-    method = Dann(Dann.Settings(trade_off=2.0), FEATURES, 3).double().eval()
+    method = DANN(DANN.Settings(trade_off=2.0), FEATURES, 3).double().eval()
     pair = make_pair(network, progress=0.2)
     features = pair.source_features.detach().requires_grad_()
 
@@ -207,7 +207,7 @@ def test_dann_trains_features_against_its_discriminator() -> None:
 
 def test_cdan_sees_the_outer_product_of_features_and_probabilities() -> None:
     torch.manual_seed(0)
-    method = Cdan(Cdan.Settings(), FEATURES, 3)
+    method = CDAN(CDAN.Settings(), FEATURES, 3)
     features, logits = torch.randn(4, FEATURES), torch.randn(4, 3)
     product = torch.einsum("nf,nk->nfk", features, torch.softmax(logits, 1)).reshape(4, -1)
     assert torch.allclose(method.conditioned(features, logits), product)
@@ -217,8 +217,8 @@ def test_cdan_sees_the_outer_product_of_features_and_probabilities() -> None:
 
 def test_cdan_takes_random_projections_of_large_products() -> None:
     torch.manual_seed(0)
-    assert not Cdan(Cdan.Settings(), 512, 8).projects  # 4096, as many as there may be
-    method = Cdan(Cdan.Settings(projections=16), 512, 9)
+    assert not CDAN(CDAN.Settings(), 512, 8).projects  # 4096, as many as there may be
+    method = CDAN(CDAN.Settings(projections=16), 512, 9)
     features, logits = torch.randn(4, 512), torch.randn(4, 9)
     seen = method.conditioned(features, logits)
     assert seen.shape == (4, 16)
@@ -237,7 +237,7 @@ def test_cdan_takes_random_projections_of_large_products() -> None:
 def test_cdan_weighs_by_entropy_if_asked(entropy_conditioning: bool) -> None:
     torch.manual_seed(0)
     network = SmallNetwork(3)
-    method = Cdan(Cdan.Settings(entropy_conditioning=entropy_conditioning), FEATURES, 3).eval()
+    method = CDAN(CDAN.Settings(entropy_conditioning=entropy_conditioning), FEATURES, 3).eval()
     pair = make_pair(network)
     total = 0.0
     for features, logits, label in (
@@ -258,7 +258,7 @@ def test_cdan_weighs_by_entropy_if_asked(entropy_conditioning: bool) -> None:
 def test_cdan_turns_the_gradient_of_its_weights_around_too() -> None:
     torch.manual_seed(0)
     network = SmallNetwork(3)
-    method = Cdan(Cdan.Settings(), FEATURES, 3).eval()
+    method = CDAN(CDAN.Settings(), FEATURES, 3).eval()
     pair = make_pair(network, progress=0.2)
     (turned,) = torch.autograd.grad(method.alignment(pair).loss, pair.target_logits, retain_graph=True)
     p = torch.softmax(pair.target_logits, 1)
@@ -290,7 +290,7 @@ def test_confusion_matrices_are_those_of_the_paper() -> None:
 def test_alda_losses_against_plain_loops(threshold: float) -> None:
     torch.manual_seed(0)
     network = SmallNetwork(3)
-    method = Alda(Alda.Settings(threshold=threshold), FEATURES, 3).eval()
+    method = ALDA(ALDA.Settings(threshold=threshold), FEATURES, 3).eval()
     pair = make_pair(network, progress=0.3)
     pair = pair._replace(target_logits=4 * pair.target_logits)
     k, adversarial, corrected, counted, sure = 3, 0.0, 0.0, 0, 0
@@ -371,7 +371,7 @@ def test_weights_of_rot_at_the_ends() -> None:
 @pytest.mark.parametrize("loss", ["logistic", "wasserstein"])
 def test_rot_estimates_robust_transport_with_a_lipschitz_critic(loss: Any) -> None:
     torch.manual_seed(0)
-    method = Rot(Rot.Settings(loss=loss, rho=0.1), FEATURES, 3).eval()
+    method = ROT(ROT.Settings(loss=loss, rho=0.1), FEATURES, 3).eval()
     x, z = torch.randn(500, FEATURES), torch.randn(500, FEATURES)
     with torch.no_grad():
         slopes = (method.critic(x) - method.critic(z)).squeeze(1).abs() / (x - z).norm(dim=1)
@@ -395,7 +395,7 @@ def test_rot_estimates_robust_transport_with_a_lipschitz_critic(loss: Any) -> No
 
 def test_dictionary_replaces_the_oldest_keys_of_a_class() -> None:
     torch.manual_seed(0)
-    method = Caco(Caco.Settings(keys=3), FEATURES, 4)
+    method = CaCo(CaCo.Settings(keys=3), FEATURES, 4)
     queues: list[list[tuple[torch.Tensor, float]]] = [[] for _ in range(4)]
     for n in (1, 6, 30, 5):  # 30: more of a class than there is room for
         features, labels = torch.randn(n, FEATURES), torch.randint(4, (n,))
@@ -417,7 +417,7 @@ def test_dictionary_replaces_the_oldest_keys_of_a_class() -> None:
 
 def test_contrast_against_a_plain_loop() -> None:
     torch.manual_seed(0)
-    method = Caco(Caco.Settings(keys=3), FEATURES, 4)
+    method = CaCo(CaCo.Settings(keys=3), FEATURES, 4)
     labels = torch.arange(4).repeat(3)
     method.enter(torch.randn(12, FEATURES), labels, 0.9 + 0.2 * torch.rand(12), torch.ones(12, dtype=torch.bool))
     queries, classes = torch.randn(5, FEATURES), torch.tensor([0, 3, 3, 1, 2])
@@ -445,7 +445,7 @@ def test_contrast_waits_for_the_dictionary_and_keys_carry_no_gradient() -> None:
     assert second.loss.item() > 0.0
     assert second.terms["dictionary_full"].item() == 1.0
     second.loss.backward()
-    assert isinstance(method, Caco)
+    assert isinstance(method, CaCo)
     assert not method.keys.requires_grad
     assert all(not each.requires_grad and each.grad is None for each in method.parameters())
     assert all(not each.grad_fn for each in (method.keys, method.reliability))
@@ -455,7 +455,7 @@ def test_keys_are_what_the_encoder_makes_of_both_domains() -> None:
     torch.manual_seed(0)
     network = SmallNetwork(3)
     method = make_method("caco", network, keys=20, threshold=0.5)
-    assert isinstance(method, Caco)
+    assert isinstance(method, CaCo)
     with torch.no_grad():
         for each in network.parameters():
             each.mul_(1.5)  # the encoder stays what it was
@@ -480,7 +480,7 @@ def test_momentum_encoder_is_the_weighted_sum_of_all_iterates() -> None:
     torch.manual_seed(0)
     network = SmallNetwork(3)
     method = make_method("caco", network, momentum=0.3)
-    assert isinstance(method, Caco)
+    assert isinstance(method, CaCo)
     iterates = [network.classifier.weight.detach().clone()]
     for _ in range(5):
         with torch.no_grad():
@@ -501,6 +501,6 @@ def test_momentum_encoder_is_the_weighted_sum_of_all_iterates() -> None:
 
 
 def test_reliability_falls_with_entropy_between_its_bounds() -> None:
-    method = Caco(Caco.Settings(), FEATURES, 4)
+    method = CaCo(CaCo.Settings(), FEATURES, 4)
     entropy = torch.tensor([0.0, 0.1, 0.2, 0.25, 1.0]) * math.log(4)
     assert method.reliability_of(entropy).tolist() == pytest.approx([1.1, 1.0, 0.9, 0.9, 0.9])

@@ -132,8 +132,9 @@ def configure(
         rule = f"needs a method with published settings for '{dataset}'"
         raise InvalidInput("published", rule, f"'{name}'", f"There are settings for: {known}.")
     of_method = of_methods.get(name, {}) | (of_papers[name] if published else {}) | of_file | dict(settings or {})
-    filled = asdict(filled_in(method.defaults(), of_method, f"setting of method '{name}'"))
-    config = _built(values | {"settings": filled})
+    filled = filled_in(method.defaults(), of_method, f"setting of method '{name}'")
+    method(filled, 2, 2)  # a small one, which refuses settings that make no sense
+    config = _built(values | {"settings": asdict(filled)})
     _check_ranges(config)
     return config
 
@@ -166,25 +167,25 @@ def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: st
 
 def _checked(name: str, value: Any, kind: Any) -> Any:
     """A value of a field, as TOML, the command line or Python may give it."""
-    if get_origin(kind) is Literal:
-        choice(name, value, get_args(kind))
-        return value
     if isinstance(kind, UnionType):  # something or nothing
         return None if value is None else _checked(name, value, get_args(kind)[0])
-    if kind is int:
+    if get_origin(kind) is Literal:
+        choice(name, value, get_args(kind))
+    elif kind is int:
         return whole_number(name, value, minimum=0)
-    if kind is float:
+    elif kind is float:
         return number(name, value)
-    if kind is bool and not isinstance(value, bool):
-        raise InvalidInput(name, "must be true or false", describe(value), "Choose one.")
-    if kind is Path:
+    elif kind is Path:
+        if not isinstance(value, str | Path):
+            raise InvalidInput(name, "must be a path", describe(value), "Write it in quotes.")
         return Path(value)
-    if kind is str and not isinstance(value, str):
-        raise InvalidInput(name, "must be a word", describe(value), "Write it in quotes.")
-    if get_origin(kind) is tuple:
-        if isinstance(value, str) or not all(isinstance(each, str) for each in value):
+    elif get_origin(kind) is tuple:
+        if not (isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)):
             raise InvalidInput(name, "must be a list of names", describe(value), "Write it as a list of words.")
         return tuple(value)
+    elif get_origin(kind) is not Mapping and not isinstance(value, kind):
+        rule, remedy = {bool: ("true or false", "Choose one."), str: ("a word", "Write it in quotes.")}[kind]
+        raise InvalidInput(name, f"must be {rule}", describe(value), remedy)
     return value
 
 

@@ -54,3 +54,15 @@ def computing(device: torch.device, config: Config) -> Iterator[None]:
             yield
     finally:
         matmul.allow_tf32 = before
+
+
+def settle_threads() -> None:
+    """Start the threads of Numba now: in the middle of a run, they would change how many PyTorch uses.
+
+    With another number of threads sums are rounded differently, and a resumed run would not equal an uninterrupted one.
+    """
+    import numba
+
+    count = torch.get_num_threads()
+    numba.get_num_threads()
+    torch.set_num_threads(count)

@@ -16,7 +16,7 @@ from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.stores import Store
-from adaptive_ot.deep.device import computing, pick_device
+from adaptive_ot.deep.device import computing, pick_device, settle_threads
 from adaptive_ot.deep.distributed import process_group, rank, said_anywhere
 from adaptive_ot.deep.evaluate import probabilities
 from adaptive_ot.deep.feed import open_stores, paired_batches
@@ -49,9 +49,7 @@ class Interrupted(KeyboardInterrupt):
         self.step = step
 
 
-def train(
-    config: Config, *, progress: Callable[[Progress], None] | None = None, keep_network: bool = True
-) -> Result:
+def train(config: Config, *, progress: Callable[[Progress], None] | None = None, keep_network: bool = True) -> Result:
     """Train a network, or go on where its directory says that it was stopped.
 
     Parameters
@@ -79,6 +77,7 @@ def train(
         with _directory(config, source, target) as directory:
             if directory.result:
                 return Result.of(directory.result, config.output)
+            settle_threads()
             training = Training(config, len(source.domain.classes), device)
             start, seconds = 0, 0.0
             if directory.checkpoint:

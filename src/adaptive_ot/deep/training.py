@@ -52,7 +52,8 @@ class Training:
             config.network, classes, bottleneck=config.bottleneck, weights=config.weights, seed=config.seed
         )
         with_global_batch_norm(network)
-        self.network: Network = network.to(device, memory_format=torch.channels_last)
+        self.network = network.to(device)
+        self.network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
         self.method = self._new_method(classes).to(device)
         self.method.begin(self.network)
         self.optimiser = torch.optim.SGD(
@@ -65,10 +66,11 @@ class Training:
             momentum=config.momentum,
             weight_decay=config.weight_decay,
             nesterov=config.momentum > 0,
+            fused=device.type == "cuda",
         )
         passes: nn.Module = _Passes(self.network, joint=config.passes == "joint")
         if world_size() > 1:
-            passes = DistributedDataParallel(passes, broadcast_buffers=False)
+            passes = DistributedDataParallel(passes)
         self._passes = torch.compile(passes, dynamic=False) if config.compile else passes
         self.network.train()
         self.method.train()

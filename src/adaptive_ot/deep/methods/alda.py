@@ -20,7 +20,7 @@ from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
 
-class Alda(Method):
+class ALDA(Method):
     """Adversarial-learned loss."""
 
     @dataclass(frozen=True)

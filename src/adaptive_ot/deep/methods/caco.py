@@ -27,7 +27,7 @@ from adaptive_ot.deep.methods.adversarial import ramp
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
 
-class Caco(Method):
+class CaCo(Method):
     """Category contrast."""
 
     @dataclass(frozen=True)

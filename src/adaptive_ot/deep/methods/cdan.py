@@ -18,7 +18,7 @@ from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, t
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
 
-class Cdan(Method):
+class CDAN(Method):
     """Conditional domain-adversarial training."""
 
     @dataclass(frozen=True)

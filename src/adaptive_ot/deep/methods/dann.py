@@ -13,7 +13,7 @@ from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, t
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
 
-class Dann(Method):
+class DANN(Method):
     """Domain-adversarial training."""
 
     @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 HIDDEN = 256
 
 
-class Rot(Method):
+class ROT(Method):
     """Robust adversarial transport."""
 
     @dataclass(frozen=True)
