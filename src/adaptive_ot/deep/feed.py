@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
@@ -46,9 +47,11 @@ def paired_batches(config: Config, source: Store, target: Store, start: int) -> 
     classes, size, ranks = len(source.domain.classes), config.batch, world_size()
     own = slice(rank() * size // ranks, (rank() + 1) * size // ranks)
 
+    @lru_cache(maxsize=256)  # asked for twice: by a store, perhaps far ahead, and for the labels
     def of_source(step: int) -> np.ndarray:
         return balanced_batch(source.labels, classes, size, config.seed, step)
 
+    @lru_cache(maxsize=256)
     def of_target(step: int) -> np.ndarray:
         return random_batch(len(target), size, config.seed, step)
 

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
-from adaptive_ot.solve import solve
+from adaptive_ot.solve import check_combination, solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.entropic_batch import fits_one_program
 from adaptive_ot.solvers.exact import Exact
@@ -41,10 +41,6 @@ class TransportSettings:
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: float = 0.1
 
-    rooms: Literal["none", "cap", "reweigh"] = "none"
-    matched: Literal["cost", "cross-entropy"] = "cost"
-    warm: float = 0.0
-
 
 class TransportMethod(Method):
     """The loss <G, C> of the plan G that is optimal for the cost C between the two batches."""
@@ -60,39 +56,22 @@ class TransportMethod(Method):
             if settings.solver == "exact"
             else Entropic(settings.epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
-        self.register_buffer("shares", torch.full((classes,), 1 / classes))
+        check_combination(self.marginals, self.solver)
 
     def alignment(self, pair: Pair) -> Alignment:
         cost = joint_cost(pair, self.settings)
-        plan = self.plan(cost, pair)
-        if self.settings.matched == "cross-entropy":
-            cost = joint_cost(pair, self.settings, True)
+        plan = batch_plan(cost, self.marginals, self.solver)
         loss = (plan * cost).sum()
-        if self.settings.warm:
-            loss = loss * min(1.0, pair.progress / self.settings.warm)
         return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum()}, plan)
 
-    def plan(self, cost: torch.Tensor, pair: Pair) -> torch.Tensor:
-        """Who is matched with whom, a constant."""
-        if self.settings.rooms == "none":
-            return batch_plan(cost, self.marginals, self.solver)
-        seen = pair.target_logits.detach().softmax(1).mean(0)
-        self.shares = 0.95 * self.shares + 0.05 * seen
-        count = torch.bincount(pair.source_labels, minlength=self.classes)
-        weights = (self.shares / count)[pair.source_labels]
-        if self.settings.rooms == "cap":
-            weights = weights.clamp_max(1 / len(pair.source_labels))
-        return batch_plan(cost, self.marginals, self.solver, weights)
 
-
-def joint_cost(pair: Pair, settings: TransportSettings, log: bool = False) -> torch.Tensor:
+def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
     """The cost between the two batches, with gradients; only the scale of the distances is taken as given."""
     squares = squared_distances(pair.source_features, pair.target_features)
     classes = functional.one_hot(pair.source_labels, pair.target_logits.shape[1]).to(squares.dtype)
     if settings.cost == "cross-entropy":
         return settings.alpha * squares - settings.beta * classes @ pair.target_logits.log_softmax(1).T
-    scores = pair.target_logits.log_softmax(1) if log else pair.target_logits.softmax(1)
-    agreement = classes @ scores.T
+    agreement = classes @ pair.target_logits.softmax(1).T
     if settings.cost == "published":
         return settings.alpha * squares - settings.beta * agreement
     typical = squares.detach().median().clamp_min(torch.finfo(squares.dtype).tiny)
@@ -104,21 +83,15 @@ def squared_distances(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     return (x.square().sum(1)[:, None] + z.square().sum(1)[None, :] - 2 * x @ z.T).clamp_min(0)
 
 
-def batch_plan(
-    cost: torch.Tensor,
-    marginals: Marginals,
-    solver: Exact | Entropic,
-    source_weights: torch.Tensor | None = None,
-) -> torch.Tensor:
-    """The optimal plan for a small cost, on the device of the cost.
+def batch_plan(cost: torch.Tensor, marginals: Marginals, solver: Exact | Entropic) -> torch.Tensor:
+    """The optimal plan for a small cost, a constant, on the device of the cost.
 
     A batch is far too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
     """
     there = isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1]))
     place = cost.device if there else torch.device("cpu")
     given: Any = cost.detach().to(place, torch.float64)
-    weights = None if source_weights is None else source_weights.to(place, torch.float64)
-    solution = solve(given, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
+    solution = solve(given, marginals=marginals, solver=solver, raise_if_not_converged=False)
     return solution.plan.to(cost.device, cost.dtype)
 
 
