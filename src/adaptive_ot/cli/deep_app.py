@@ -37,34 +37,35 @@ def train(
 ) -> int:
     """Train a network on labelled images of one domain and unlabelled ones of another.
 
-    The same command goes on where it was stopped. What is not given comes from the file, then from the preset of the
-    dataset. Labels of the target are only used to print the accuracy. See docs/deep.md.
+    The same command goes on where it was stopped. What is not given comes from --config, then from the preset of the
+    dataset. Labels of the target are only used to report accuracies. See docs/deep.md.
 
     Parameters
     ----------
     dataset
-        "office31", "office-home", "visda" or "pacs"; "digits" (an .npz file); "folders" (one for each class) or "lists"
-        (of files and labels) of your own.
+        "office31", "office-home", "visda", "pacs"; "digits" (an .npz file); or your own as "folders" (one for each
+        class) or "lists" (text files of paths and labels).
     root
         Where the dataset is: a directory, or the file of "digits".
     source
-        The domain with labels.
+        The domain with labels: its name, or a folder or list below the root.
     target
-        The domain without.
+        The domain without labels.
     output
         The directory of the run.
     method
-        "aot", "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco" or "source-only".
+        "aot" (the default), "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco" or "source-only".
     published
-        The settings of the method's paper for this dataset, rather than our defaults.
+        The settings of the method's paper for this dataset, rather than the defaults.
     settings
         A setting of the method, as in --set beta=1.5; give it several times for several.
     config
         A .toml file with any field of a run, and settings of the method in a table [settings].
     network
-        "resnet50", "resnet18", "resnet34", "resnet101", "resnet50-caffe", "convnet" or "timm:NAME".
+        "resnet18", "resnet34", "resnet50" (the default, but for digits), "resnet101", "resnet50-caffe", "convnet" (for
+        digits) or "timm:NAME".
     weights
-        Where the network starts: a .safetensors or .pth file, or "imagenet" to download them; random, if not given.
+        Where the network starts: a .safetensors, .pth or .pt file, or "imagenet" to download one; random, if not given.
     iterations
         Steps of the training.
     batch
@@ -76,17 +77,17 @@ def train(
     precision
         "auto" is bf16 on a GPU, float32 elsewhere.
     crop_kind
-        What a step sees of an image: a part of any size and shape, one of a fixed size, or all of it.
+        What a step sees of an image: a part of random size and shape, a part of fixed size, or all of it.
     test_crops
         What an evaluation sees: the centre, or ten crops whose probabilities are averaged.
     target_class
         Let the target keep this class; give it several times for several. All, if not given.
     on_bad_image
-        What to do about files that cannot be used.
+        What to do about an image that cannot be used: stop with an error, or leave it out.
     storage
-        Images decoded once and kept on the device, or streamed through processes.
+        Images decoded once and kept on the device, or decoded by processes in every step; "auto" keeps what fits.
     workers
-        How many processes, for streams.
+        How many processes decode what is not kept.
     evaluate_every
         Steps between two looks at the target.
     checkpoint_every
@@ -112,7 +113,7 @@ def evaluate(
     device: str = "auto",
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Look again at how well the network of a run knows its target.
+    """Look again at how well the network of a finished run knows its target.
 
     Parameters
     ----------
@@ -138,7 +139,7 @@ def predict(
     on_bad_image: Literal["error", "skip"] = "error",
     device: str = "auto",
 ) -> int:
-    """Classes of images, by the network of a run.
+    """Find the classes of images, by the network of a finished run.
 
     Parameters
     ----------
@@ -149,7 +150,7 @@ def predict(
     output
         Where to write the classes, as .csv: file, label, confidence.
     on_bad_image
-        What to do about files that cannot be used.
+        What to do about a file that cannot be used: stop with an error, or leave it out.
     device
         As PyTorch names it; "auto" is a GPU if there is one.
     """
