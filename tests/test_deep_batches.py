@@ -167,7 +167,7 @@ def test_none_is_the_whole_image(torchvision):
 def test_parts_of_a_batch_come_out_as_in_the_whole(kind):
     drawn = views(kind)
     whole = augment.augment(PIXELS, drawn, CROP)
-    assert whole.is_contiguous(memory_format=torch.channels_last)
+    assert whole.is_contiguous()
     for part in (slice(0, 1), slice(1, 6), slice(6, 12), slice(11, 12)):
         assert torch.equal(augment.augment(PIXELS[part], drawn.part(part), CROP), whole[part])
 

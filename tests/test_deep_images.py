@@ -230,6 +230,17 @@ def test_skipped_images_are_left_out_or_replaced(domain):
         assert [path for path, _ in streamed.bad] == ["01.png", "02.png", "07.png"]
 
 
+def test_a_bad_image_is_replaced_without_a_look_at_labels_that_must_not_matter(domain):
+    labels = np.arange(len(domain.labels))[::-1] % 2
+    hidden = [domain._replace(labels=each) for each in (domain.labels, labels, 0 * labels)]
+    options = {"resize": 8, "device": CPU, "storage": "stream", "workers": 0, "on_bad_image": "skip"}
+    for each in hidden:
+        store = open_store(each, **options, labelled=False)
+        (batch,) = read_all(store, [np.array([5])])  # 7 of the domain, which is bad
+        assert np.array_equal(batch[0].permute(1, 2, 0), read_image(domain.images[8], 8))
+        assert store.usable.tolist() == [at != 5 for at in range(10)]
+
+
 def test_nothing_usable(domain):
     broken = domain._replace(images=[domain.images[1]], labels=domain.labels[:1])
     for storage in ("device", "stream"):
@@ -237,7 +248,7 @@ def test_nothing_usable(domain):
             open_store(broken, resize=8, device=CPU, storage=storage, on_bad_image="skip")
     late = domain._replace(images=[domain.images[7]] * 2, labels=domain.labels[:2])
     store = open_store(late, resize=8, device=CPU, storage="stream", workers=0, on_bad_image="skip")
-    with pytest.raises(DataError, match="no other image of its class"):
+    with pytest.raises(DataError, match="no other image in its place"):
         read_all(store, [np.array([0])])
 
 

@@ -56,6 +56,24 @@ def computing(device: torch.device, config: Config) -> Iterator[None]:
         matmul.allow_tf32 = before
 
 
+def memory_format(device: torch.device) -> torch.memory_format:
+    """Channels last is what tensor cores want; on CPUs BatchNorm loses two digits with it."""
+    return torch.channels_last if device.type == "cuda" else torch.contiguous_format
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Neither bfloat16 nor tf32, which have three digits: too few for differences of features."""
+    matmul = torch.backends.cuda.matmul
+    before = matmul.allow_tf32
+    matmul.allow_tf32 = False
+    try:
+        with torch.autocast(device.type, enabled=False):
+            yield
+    finally:
+        matmul.allow_tf32 = before
+
+
 def settle_threads() -> None:
     """Start the threads of Numba now: in the middle of a run, they would change how many PyTorch uses.
 

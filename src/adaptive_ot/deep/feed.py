@@ -22,7 +22,7 @@ def open_stores(config: Config, device: torch.device, report: Callable[[str], No
     """The images of source and target; `report` hears what is done."""
     domains = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
     stores = []
-    for domain in domains:
+    for domain, labelled in zip(domains, (True, False), strict=True):
 
         def tell(done: int, total: int, name: str = domain.name) -> None:
             if done % 100 == 0:
@@ -36,6 +36,7 @@ def open_stores(config: Config, device: torch.device, report: Callable[[str], No
                 storage=config.storage,
                 workers=config.workers,
                 on_bad_image=config.on_bad_image,
+                labelled=labelled,
                 progress=tell,
             )
         )

@@ -18,7 +18,7 @@ from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.data.images import ImageFile, quietly, read_image
 from adaptive_ot.deep.data.stores import open_store
-from adaptive_ot.deep.device import computing, pick_device
+from adaptive_ot.deep.device import computing, memory_format, pick_device
 from adaptive_ot.deep.evaluate import IMAGES_AT_ONCE, of_pixels, probabilities
 from adaptive_ot.deep.judging import Result, judge
 from adaptive_ot.deep.loop import Progress
@@ -69,11 +69,13 @@ def evaluate(run: Path, *, test_crops: Literal["centre", "ten"] | None = None, d
         storage=config.storage,
         workers=config.workers,
         on_bad_image=config.on_bad_image,
+        labelled=False,
     )
     if digest(store.domain) != found.data["target"]:
         given = f"other images or classes below '{config.root}'"
         raise InvalidInput(f"run '{run}'", "must have the target it was trained with", given, "Restore them.")
-    accuracy = judge(probabilities(network, store, config).argmax(1), store.labels, target.classes)
+    predicted = probabilities(network, store, config).argmax(1)
+    accuracy = judge(predicted[store.usable], store.labels[store.usable], target.classes)
     return replace(
         Result.of(found.result or {}, Path(run)),
         accuracy=accuracy.overall,
@@ -145,7 +147,7 @@ def _network(run: Path, found: Run, device: torch.device) -> Network:
     network: Any = build_network(config.network, len(classes), bottleneck=config.bottleneck, seed=config.seed)
     prefix, tensors = "network.", found.checkpoint.tensors
     network.load_state_dict({key.removeprefix(prefix): each for key, each in tensors.items() if key.startswith(prefix)})
-    return network.to(device, memory_format=torch.channels_last)
+    return network.to(device, memory_format=memory_format(device))
 
 
 def _read(path: Path, size: int) -> np.ndarray | DataError:

@@ -136,7 +136,7 @@ def _numbers(losses: Losses, source: Batch, target: Batch | None) -> dict[str, f
 
 def _evaluation(training: Training, target: Store) -> dict[str, Any]:
     predicted = probabilities(training.network, target, training.config).argmax(1)
-    accuracy = judge(predicted, target.labels, target.domain.classes)
+    accuracy = judge(predicted[target.usable], target.labels[target.usable], target.domain.classes)
     return {
         "accuracy": accuracy.overall,
         "mean_class_accuracy": accuracy.mean_class,

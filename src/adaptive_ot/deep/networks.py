@@ -13,6 +13,7 @@ from torch.nn.functional import adaptive_avg_pool1d
 
 from adaptive_ot._validation import describe, whole_number
 from adaptive_ot.deep._torchvision import models
+from adaptive_ot.deep.device import full_precision
 from adaptive_ot.deep.weights import load_backbone
 from adaptive_ot.errors import InvalidInput, MissingDependency
 
@@ -95,8 +96,7 @@ class Network(nn.Module):
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Features (n, feature_size) and logits (n, classes) of images (n, 3, height, width) in [0, 1], RGB."""
         vectors = self.backbone(self.normalise(images))
-        # bfloat16 has 3 digits, too few for differences of features; these layers cost nothing in full precision.
-        with torch.autocast(images.device.type, enabled=False):
+        with full_precision(images.device):  # these layers cost nothing in it
             features = self.bottleneck(vectors.to(self.bottleneck.weight.dtype))
             return features, self.classifier(features)
 

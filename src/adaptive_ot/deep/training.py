@@ -11,6 +11,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from adaptive_ot.deep.config import Config, filled_in, method_named
+from adaptive_ot.deep.device import full_precision, memory_format
 from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network, build_network
@@ -53,7 +54,7 @@ class Training:
         )
         with_global_batch_norm(network)
         self.network = network.to(device)
-        self.network.to(memory_format=torch.channels_last)  # pyright: ignore[reportCallIssue]
+        self.network.to(memory_format=memory_format(device))  # pyright: ignore[reportCallIssue]
         self.method = self._new_method(classes).to(device)
         self.method.begin(self.network)
         self.optimiser = torch.optim.SGD(
@@ -93,7 +94,7 @@ class Training:
             progress=step / self.config.iterations,
             gather=gather,
         )
-        with torch.autocast(source.images.device.type, enabled=False):
+        with full_precision(source.images.device):
             of_source = cross_entropy(source_logits, source.labels)
             alignment = self.method.alignment(pair)
         self.optimiser.zero_grad()

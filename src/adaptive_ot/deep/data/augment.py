@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from adaptive_ot._validation import choice
+from adaptive_ot.deep.device import memory_format
 from adaptive_ot.errors import InvalidInput
 
 # RandomResizedCrop, as torchvision has it: the share of the area, the ratio of width to height, and how often to try.
@@ -87,7 +88,7 @@ def augment(pixels: torch.Tensor, views: Views, crop: int) -> torch.Tensor:
     Returns
     -------
     torch.Tensor
-        float32 (n, 3, crop, crop) on that device, channels last.
+        float32 (n, 3, crop, crop) on that device, channels last if that is a GPU.
 
     Examples
     --------
@@ -103,7 +104,7 @@ def augment(pixels: torch.Tensor, views: Views, crop: int) -> torch.Tensor:
     across = torch.arange(crop, device=device, dtype=torch.float32).expand(len(pixels), -1)
     rows = _stretched(pixels, 2, top, height, across)
     image = _stretched(rows, 3, left, width, torch.where(flip, crop - 1 - across, across))
-    return (image / 255).contiguous(memory_format=torch.channels_last)
+    return (image / 255).contiguous(memory_format=memory_format(device))
 
 
 def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) -> list[torch.Tensor]:
@@ -117,11 +118,11 @@ def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) 
     choice("test_crops", kind, ("centre", "ten"))
     size = pixels.shape[-1]
     _check_crop(crop, size)
-    middle, far = round((size - crop) / 2), size - crop
+    middle, far, layout = round((size - crop) / 2), size - crop, memory_format(pixels.device)
     corners = [(0, 0), (0, far), (far, 0), (far, far), (middle, middle)]
     images, corners = ([pixels, pixels.flip(-1)], corners) if kind == "ten" else ([pixels], corners[-1:])
     return [
-        (image[..., top : top + crop, left : left + crop] / 255).contiguous(memory_format=torch.channels_last)
+        (image[..., top : top + crop, left : left + crop] / 255).contiguous(memory_format=layout)
         for image in images
         for top, left in corners
     ]

@@ -2,8 +2,8 @@
 
 Both give the same pixels. They differ in what ``on_bad_image="skip"`` can mean: images that are kept have all been
 decoded, so bad ones are left out from the start; of a stream only the headers have been read, so an image that turns
-out to be bad later is replaced by the next good one of its class (in the order of the domain, round and round), always
-the same, and added to `bad` when that happens.
+out to be bad later is replaced by the next good one (in the order of the domain, round and round), always the same, and
+added to `bad` when that happens. Where labels may be used, that is the next one of its class.
 """
 
 from __future__ import annotations
@@ -55,6 +55,14 @@ class Store(ABC):
         """Names of images that could not be used so far, and why."""
         return list(self._bad.items())
 
+    @property
+    def usable(self) -> np.ndarray:
+        """Which images have not turned out to be bad so far."""
+        images = self.domain.images
+        if isinstance(images, np.ndarray):
+            return np.ones(len(self), np.bool_)
+        return np.array([image.name not in self._bad for image in images])
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -71,6 +79,7 @@ def open_store(
     storage: Literal["auto", "device", "stream"] = "auto",
     workers: int = 4,
     on_bad_image: Literal["error", "skip"] = "error",
+    labelled: bool = True,
     progress: Progress | None = None,
 ) -> Store:
     """Make the images of a domain available, stretched to `resize` x `resize` RGB pixels.
@@ -83,6 +92,8 @@ def open_store(
         of the free memory.
     on_bad_image
         ``"error"`` raises the DataError of the first one in the order of the domain; ``"skip"`` leaves them out.
+    labelled
+        Whether labels may be used, to replace a bad image by one of its class.
     progress
         Called with the number of images that have been looked at, and of all.
 
@@ -104,7 +115,7 @@ def open_store(
         if storage == "device":
             store: Store = _KeptStore(domain, resize, device, skip, progress)
         else:
-            store = _StreamedStore(domain, resize, device, skip, progress, workers)
+            store = _StreamedStore(domain, resize, device, skip, progress, workers, labelled)
     if not len(store):
         given = f"{len(store.bad)} that cannot be used" if store.bad else "none"
         raise InvalidInput(f"domain '{domain.name}'", "must hold images", given, "Check the data root.")
@@ -130,14 +141,22 @@ class _StreamedStore(Store):
     """Images decoded when they are asked for, ahead of time by worker processes."""
 
     def __init__(
-        self, domain: Domain, size: int, device: torch.device, skip: bool, progress: Progress | None, workers: int
+        self,
+        domain: Domain,
+        size: int,
+        device: torch.device,
+        skip: bool,
+        progress: Progress | None,
+        workers: int,
+        labelled: bool,
     ) -> None:
         super().__init__(*_usable(domain, _checked, lambda place, _: None, skip, progress), size, device)
-        self.skip, self.workers = skip, workers
+        self.skip, self.labelled = skip, labelled
+        self.workers = min(workers, os.cpu_count() or 1)  # more of them only get in each other's way
 
     def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
         loader = DataLoader(
-            _Batches(self.domain, self.size, self.skip),
+            _Batches(self.domain, self.size, self.skip, self.labelled),
             batch_size=None,  # the sampler gives whole batches, and so does the dataset
             sampler=indices,
             num_workers=self.workers,
@@ -151,15 +170,15 @@ class _StreamedStore(Store):
             self._bad.update(failures)
             if pixels is None:
                 path, reason = failures[-1]
-                raise DataError(path, f"{reason}, and no other image of its class can" if self.skip else reason)
+                raise DataError(path, f"{reason}, and no other image in its place can" if self.skip else reason)
             yield pixels.to(self.device, non_blocking=True)
 
 
 class _Batches(Dataset[Any]):
     """What a worker does: batches of pixels, and what went wrong. That is returned: torch rewrites what is raised."""
 
-    def __init__(self, domain: Domain, size: int, skip: bool) -> None:
-        self.domain, self.size, self.skip = domain, size, skip
+    def __init__(self, domain: Domain, size: int, skip: bool, labelled: bool) -> None:
+        self.domain, self.size, self.skip, self.labelled = domain, size, skip, labelled
 
     def __getitem__(self, indices: np.ndarray) -> tuple[torch.Tensor | None, list[tuple[str, str]]]:
         pixels: list[np.ndarray] = []
@@ -180,8 +199,9 @@ class _Batches(Dataset[Any]):
         """The image itself, then those that may replace it."""
         yield index
         if self.skip:
-            alike = np.flatnonzero(self.domain.labels == self.domain.labels[index])
-            yield from np.roll(alike, -np.searchsorted(alike, index))[1:].tolist()
+            labels = self.domain.labels
+            others = np.flatnonzero(labels == labels[index]) if self.labelled else np.arange(len(labels))
+            yield from np.roll(others, -np.searchsorted(others, index))[1:].tolist()
 
 
 def _usable(
