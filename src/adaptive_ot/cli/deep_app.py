@@ -109,6 +109,7 @@ def evaluate(
     run: Path,
     /,
     *,
+    root: Path | None = None,
     test_crops: Literal["centre", "ten"] | None = None,
     device: str = "auto",
     json: Annotated[bool, Parameter(negative=())] = False,
@@ -119,6 +120,8 @@ def evaluate(
     ----------
     run
         The directory of the run.
+    root
+        Where the dataset is now; where it was, if not given.
     test_crops
         The centre of an image, or ten crops whose probabilities are averaged; as in the run, if not given.
     device
@@ -128,7 +131,7 @@ def evaluate(
     """
     from adaptive_ot.cli.training import evaluate
 
-    return evaluate(run, test_crops, device, json)
+    return evaluate(run, root, test_crops, device, json)
 
 
 def predict(

@@ -63,11 +63,13 @@ def train(request: Request) -> int:
     return 0
 
 
-def evaluate(run: Path, test_crops: Literal["centre", "ten"] | None, device: str, as_json: bool) -> int:
+def evaluate(
+    run: Path, root: Path | None, test_crops: Literal["centre", "ten"] | None, device: str, as_json: bool
+) -> int:
     """Look at the target once more."""
-    with named("test_crops", "device"), steps_bar() as progress:
+    with named("root", "test_crops", "device"), steps_bar() as progress:
         progress(f"looking at the target of {run}")
-        result = deep.evaluate(run, test_crops=test_crops, device=device)
+        result = deep.evaluate(run, root=root, test_crops=test_crops, device=device)
     if as_json:
         print(json.dumps(result.record() | {"output": str(result.output)}, indent=2))
         return 0

@@ -44,20 +44,29 @@ class Predictions(NamedTuple):
     bad: list[tuple[str, str]]
 
 
-def evaluate(run: Path, *, test_crops: Literal["centre", "ten"] | None = None, device: str = "auto") -> Result:
+def evaluate(
+    run: Path,
+    *,
+    root: Path | None = None,
+    test_crops: Literal["centre", "ten"] | None = None,
+    device: str = "auto",
+) -> Result:
     """Look again at how well the network of a finished run knows its target.
 
     Parameters
     ----------
     run
         The directory of the run.
+    root
+        Where the dataset is now; where it was, if not given.
     test_crops
         The centre of an image, or ten crops whose probabilities are averaged; as in the run, if not given.
     device
         As PyTorch names it; "auto" is a GPU if there is one.
     """
     found = read_run(Path(run))
-    config = found.config if test_crops is None else replace(found.config, test_crops=test_crops)
+    given = {"root": None if root is None else Path(root), "test_crops": test_crops}
+    config = replace(found.config, **{name: value for name, value in given.items() if value is not None})
     choice("test_crops", config.test_crops, ("centre", "ten"))
     place = pick_device(device)
     network = _network(run, found, place)

@@ -53,6 +53,9 @@ def load_backbone(network: Network, weights: str) -> None:
     else:
         path = Path(weights)
         name = f"weights '{path}'"
+        if not path.suffix and not path.exists():
+            rule = f"must be a file, or '{DOWNLOAD}' to download those of torchvision"
+            raise InvalidInput(name, rule, "no such file", "Check the path.")
         check_input(name, path, SUFFIXES)
         with trouble(name, f"must be a valid {path.suffix.lower()} file of weights"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
