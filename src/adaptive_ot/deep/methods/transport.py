@@ -12,7 +12,8 @@ from typing import Any, Literal
 import torch
 from torch.nn import functional
 
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solve import solve
 from adaptive_ot.solvers.entropic import Entropic
@@ -117,6 +118,7 @@ def batch_plan(
     there = isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1]))
     place = cost.device if there else torch.device("cpu")
     given: Any = cost.detach().to(place, torch.float64)
+    require_finite("cost between the batches", given)
     weights = None if source_weights is None else source_weights.to(place, torch.float64)
     solution = solve(given, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
     return solution.plan.to(cost.device, cost.dtype)
@@ -129,6 +131,8 @@ def _marginals(settings: TransportSettings) -> Marginals:
         case "equal":
             return Equal()
         case "fixed-mass":
+            if settings.mass > 1:
+                raise InvalidInput("mass", "must be at most 1, all there is", settings.mass, "Choose a smaller mass.")
             return FixedMass(settings.mass)
         case "soft-kl":
             return SoftKL(settings.tau)
