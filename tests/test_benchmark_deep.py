@@ -204,10 +204,10 @@ def test_checkpoints_are_kept_on_demand(here):
 def test_a_failed_cell_has_its_message(here, monkeypatch, capsys):
     real = deep.train
 
-    def train(config):
+    def train(config, **options):
         if config.method == "aot":
             raise aot.InvalidInput("metrics", "must stay finite", "nan", "Lower the learning rate.")
-        return real(config)
+        return real(config, **options)
 
     monkeypatch.setattr(deep, "train", train)
     assert main(["benchmark", "deep", str(write_plan()), "-o", "results"]) == 0
@@ -405,7 +405,7 @@ def test_sensitivity(here, capsys, monkeypatch):
     write_plan(GRID, grid)
     trained = []
 
-    def train(config):
+    def train(config, **options):
         """Fast, and known: better with a smaller kappa, and with seed 1; the baseline is at 40."""
         trained.append(config)
         config.output.mkdir(parents=True)

@@ -179,6 +179,7 @@ def test_digits(tmp_path):
     assert source.labels.tolist() == [1, 2, 0, 1]
     assert target.labels.tolist() == [2, 1]
     _, part = read_domains("digits", path, "a", "b", ("2",))
+    assert isinstance(part.images, np.ndarray)
     assert np.array_equal(part.images, x[1:2])
     assert part.labels.tolist() == [1]
     refused("must be a domain of the file: 'a', 'b'", "digits", path, "a", "c")

@@ -14,6 +14,7 @@ def not_converged():
     "make",
     [
         lambda: aot.InvalidInput("cost", "must not contain NaN", "NaN", "Mask it."),
+        lambda: aot.DataError("a/1.png", "it is truncated"),
         lambda: aot.MissingDependency("matplotlib", "plot"),
         not_converged,
     ],

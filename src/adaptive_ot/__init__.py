@@ -7,7 +7,7 @@
 
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.costs import DistanceCost, JointCost
-from adaptive_ot.errors import AdaptiveOTError, Infeasible, InvalidInput, MissingDependency, NotConverged
+from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.paths import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
@@ -23,6 +23,7 @@ __all__ = [
     "AtMost",
     "ChiSquareBall",
     "Cluster",
+    "DataError",
     "DistanceCost",
     "Entropic",
     "Equal",

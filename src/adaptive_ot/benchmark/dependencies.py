@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from adaptive_ot._environment import versions
-from adaptive_ot._files import trouble
 from adaptive_ot.benchmark.plan_file import OF_CELLS, says
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.networks import build_network
 from adaptive_ot.deep.run_directory import decisive
+from adaptive_ot.deep.weights import digest_of
 
 # Packages whose numbers end up in the results.
 DECISIVE = ("adaptive-ot", "numpy", "torch", "torchvision", "timm", "pillow")
@@ -60,10 +59,7 @@ def _data(config: Config, tasks: Iterable[str]) -> tuple[dict[str, Any], int]:
 def _weights(config: Config, classes: int) -> str | None:
     """A digest of the file with the weights, which fit the network."""
     build_network(config.network, classes, bottleneck=config.bottleneck, weights=config.weights, seed=config.seed)
-    if config.weights in (None, "imagenet"):
-        return config.weights
-    with trouble(f"weights '{config.weights}'", "must be a file that can be read"), open(config.weights, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+    return digest_of(config.weights)
 
 
 def _in_common(records: dict[str, dict[str, Any]]) -> dict[str, Any]:

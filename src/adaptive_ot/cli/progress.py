@@ -103,10 +103,15 @@ def cells_bar() -> Iterator[Callable[[engine.Progress], None] | None]:
 
 @contextmanager
 def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None] | None]:
-    """A bar for the steps of a training, with its losses and the time that is left."""
+    """A bar for the steps of a training, with its losses and the time that is left; only notes, without a terminal."""
     console = Console(stderr=True)
+
+    def note(now: deep.Progress) -> None:
+        if now.note:
+            console.print(show.printable(now.note), markup=False, highlight=False, soft_wrap=True)
+
     if not (wanted and console.is_terminal):
-        yield None
+        yield note if wanted else None
         return
     from rich import progress
 
@@ -121,6 +126,7 @@ def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None
         task = bar.add_task("reading the data", total=None)
 
         def report(now: deep.Progress) -> None:
+            note(now)
             if now.loading is None:
                 bar.update(task, total=now.iterations, completed=now.step, description=show.training(now))
             else:

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 
 CLUSTERS_SHOWN = 5
 
-# Numbers of a training that are shown in words of their own.
-EVALUATED = ("accuracy", "mean_class_accuracy")
-
 
 def summary(solution: Solution, seconds: float, output: Path | None = None) -> dict[str, Any]:
     """What there is to say about a solution, as plain numbers and strings."""
@@ -150,8 +147,7 @@ def printable(text: str) -> str:
 
 def training(now: deep.Progress) -> str:
     """Where a training is, for the right end of the progress bar."""
-    numbers = [item for item in now.losses.items() if isinstance(item[1], float) and item[0] not in EVALUATED]
-    shown = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in numbers]
+    shown = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in now.losses.items()]
     return ", ".join([*shown, *([] if now.accuracy is None else [f"target {now.accuracy:.1%}"])])
 
 

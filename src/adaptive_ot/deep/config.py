@@ -84,7 +84,7 @@ def configure(
     source: str,
     target: str,
     output: Path | str,
-    config_file: Path | None = None,
+    config_file: Path | str | None = None,
     published: bool = False,
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
@@ -113,7 +113,7 @@ def configure(
     (5000, 62, 0.01, 5.0)
     """
     preset = _preset(dataset)
-    found = _read(config_file) if config_file else {}
+    found = _read(Path(config_file)) if config_file else {}
     for name in ("dataset", "root", "source", "target", "output"):
         if name in found:
             rule = f"must not hold '{name}', which is given beside it"
@@ -123,7 +123,9 @@ def configure(
         rule = "must hold 'settings' as a table"
         raise InvalidInput(f"config file '{config_file}'", rule, describe(of_file), "Write it as [settings].")
     of_methods, of_papers = preset.pop(OF_METHODS, {}), preset.pop(OF_PAPERS, {})
-    place = {"dataset": dataset, "root": Path(root), "source": source, "target": target, "output": Path(output)}
+    if settings is not None and not isinstance(settings, Mapping):
+        raise InvalidInput("settings", "must be values by name", describe(settings), "Give a dictionary.")
+    place = {"dataset": dataset, "root": root, "source": source, "target": target, "output": output}
     values = preset | found | overrides | place
     name = values.get("method", Config.method)
     method = method_named(name)

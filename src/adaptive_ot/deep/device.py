@@ -23,7 +23,7 @@ def pick_device(name: str) -> torch.device:
     if name == "auto":
         if not torch.cuda.is_available():
             return torch.device("cpu")
-        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", torch.cuda.current_device())))
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK") or torch.cuda.current_device()))
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

@@ -23,6 +23,7 @@ from adaptive_ot.deep.feed import open_stores, paired_batches
 from adaptive_ot.deep.judging import Result, judge
 from adaptive_ot.deep.run_directory import RunDirectory, open_run
 from adaptive_ot.deep.training import Batch, Losses, Training
+from adaptive_ot.deep.weights import digest_of
 
 # Numbers are fetched from the device every so many steps: it would have to wait for every one.
 LOG_EVERY = 10
@@ -39,6 +40,7 @@ class Progress(NamedTuple):
     losses: dict[str, float]
     accuracy: float | None = None  # on the target, at the last evaluation
     loading: str | None = None  # what is done before the first step
+    note: str | None = None  # what is worth knowing, once
 
 
 class Interrupted(KeyboardInterrupt):
@@ -83,6 +85,9 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
             if directory.checkpoint:
                 training.restore(directory.checkpoint.tensors)
                 start, seconds = directory.checkpoint.step, directory.checkpoint.notes["seconds"]
+                if why := directory.checkpoint.fallback:
+                    note = f"goes on from step {start}: newer checkpoints are damaged ({why})"
+                    report(Progress(start, config.iterations, {}, note=note))
             began = time.perf_counter() - seconds
             accuracy = None
             for step, (ours, theirs) in enumerate(paired_batches(config, source, target, start), start):
@@ -92,12 +97,13 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                 last, looks = done == config.iterations, done % LOG_EVERY == 0
                 evaluates = last or done % config.evaluate_every == 0
                 if looks or evaluates:
-                    line: dict[str, Any] = {"step": step, **_numbers(losses, ours, theirs)}
+                    numbers = _numbers(losses, ours, theirs)
+                    line: dict[str, Any] = {"step": step, **numbers}
                     if evaluates:
                         line |= _evaluation(training, target)
                         accuracy = line["accuracy"]
                     directory.append(line)
-                    report(Progress(done, config.iterations, line, accuracy))
+                    report(Progress(done, config.iterations, numbers, accuracy))
                 stops = said_anywhere(told_to_stop()) and not last
                 if stops or (keep_network if last else done % config.checkpoint_every == 0):
                     notes = {"seconds": time.perf_counter() - began}
@@ -113,7 +119,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
 @contextmanager
 def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDirectory]:
     """The directory of the run: the first process begins it, then the others look."""
-    digests = {"source": digest(source.domain), "target": digest(target.domain)}
+    digests = {"source": digest(source.domain), "target": digest(target.domain), "weights": digest_of(config.weights)}
     data = {**digests, "classes": list(source.domain.classes)}
     first = rank() == 0
     if not first:

@@ -29,8 +29,9 @@ from adaptive_ot.errors import InvalidInput
 RUN, METRICS, CHECKPOINTS, RESULT = "run.json", "metrics.jsonl", "checkpoints", "result.json"
 
 # Fields of a config that may change while a run is stopped: where things are and how fast they are done. Not the number
-# of iterations, which sets the pace of a method, nor how often is evaluated, which decides on the best iterate.
-FREE = ("output", "root", "device", "workers", "storage", "checkpoint_every")
+# of iterations, which sets the pace of a method, nor how often is evaluated, which decides on the best iterate. What
+# the files of images and weights hold is told apart by digests in the data of a run.
+FREE = ("output", "root", "weights", "device", "workers", "storage", "checkpoint_every")
 
 # What a killed process may leave.
 LEFT_OVER = re.compile(r"\.(run\.json|metrics\.jsonl|result\.json)\.[0-9a-f]+\.tmp")

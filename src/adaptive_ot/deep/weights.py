@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import warnings
 import zipfile
 from collections.abc import Mapping
@@ -70,6 +71,16 @@ def load_backbone(network: Network, weights: str) -> None:
     if not network.normalise.bgr:
         _check_range(name, state)
     network.backbone.load_state_dict(own | state)
+
+
+def digest_of(weights: str | None) -> str | None:
+    """What tells the contents of two files apart; the word itself, if they are downloaded."""
+    if weights is None or weights == DOWNLOAD:
+        return weights
+    name = f"weights '{weights}'"
+    check_input(name, Path(weights), SUFFIXES)
+    with trouble(name, "must be a file that can be read"), open(weights, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _download(network: str) -> Any:

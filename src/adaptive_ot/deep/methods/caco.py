@@ -23,6 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from adaptive_ot._validation import SMALLEST, number, whole_number
 from adaptive_ot.deep.methods.adversarial import ramp
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
@@ -49,6 +50,8 @@ class CaCo(Method):
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
+        whole_number("keys", settings.keys, minimum=1)
+        number("temperature", settings.temperature, minimum=SMALLEST)
         self.register_buffer("keys", torch.zeros(classes, settings.keys, features))
         self.register_buffer("reliability", torch.ones(classes, settings.keys))
         self.register_buffer("entered", torch.zeros(classes, dtype=torch.int64))  # keys so far; the next slot follows

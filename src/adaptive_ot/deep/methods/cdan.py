@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
+from adaptive_ot._validation import whole_number
 from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
@@ -35,6 +36,7 @@ class CDAN(Method):
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
+        whole_number("projections", settings.projections, minimum=1)
         self.projects = features * classes > settings.largest_product
         if self.projects:
             self.register_buffer("feature_directions", torch.randn(features, settings.projections))

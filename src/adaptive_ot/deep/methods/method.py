@@ -8,6 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import nn
 
+from adaptive_ot.errors import InvalidInput
+
 Encoder = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -35,6 +37,12 @@ class Alignment(NamedTuple):
     loss: torch.Tensor
     terms: dict[str, torch.Tensor]  # numbers to log, detached
     plan: torch.Tensor | None = None  # who was matched with whom, if the method knows
+
+
+def require_finite(what: str, values: torch.Tensor) -> None:
+    """Numbers that a solver is about to see: after a step too far, none of them mean anything."""
+    if not values.isfinite().all():
+        raise InvalidInput(what, "must stay finite", "numbers that are not", "Lower the learning rate.")
 
 
 class Method(nn.Module):

@@ -30,8 +30,9 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 
 from adaptive_ot._ball import Ball
+from adaptive_ot._validation import number
 from adaptive_ot.deep.methods.adversarial import reverse, xavier
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
 
 HIDDEN = 256
 
@@ -49,6 +50,7 @@ class ROT(Method):
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
+        number("rho", settings.rho, minimum=0.0)
         self.critic = nn.Sequential(
             spectral_norm(xavier(nn.Linear(features, HIDDEN))),
             nn.ReLU(),
@@ -76,6 +78,7 @@ def weights_of_highest_mean(values: torch.Tensor, rho: float) -> torch.Tensor:
     >>> weights_of_highest_mean(torch.tensor([0.0, 1.0, 2.0]), rho=0.25)
     tensor([0.0447, 0.3333, 0.6220])
     """
+    require_finite("output of the critic", values)
     potential = -values.detach().double().cpu().numpy()
     ball = Ball(np.full(potential.size, 1.0 / potential.size), 2.0 * rho)
     cut = ball.cut(potential)

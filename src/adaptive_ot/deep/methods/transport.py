@@ -12,7 +12,8 @@ from typing import Any, Literal
 import torch
 from torch.nn import functional
 
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solve import check_combination, solve
 from adaptive_ot.solvers.entropic import Entropic
@@ -91,7 +92,11 @@ def batch_plan(cost: torch.Tensor, marginals: Marginals, solver: Exact | Entropi
     there = isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1]))
     place = cost.device if there else torch.device("cpu")
     given: Any = cost.detach().to(place, torch.float64)
-    solution = solve(given, marginals=marginals, solver=solver, raise_if_not_converged=False)
+    try:
+        solution = solve(given, marginals=marginals, solver=solver, raise_if_not_converged=False)
+    except InvalidInput:  # asked before, whether all is well would keep a GPU waiting
+        require_finite("cost between the batches", given)
+        raise
     return solution.plan.to(cost.device, cost.dtype)
 
 
@@ -102,6 +107,8 @@ def _marginals(settings: TransportSettings) -> Marginals:
         case "equal":
             return Equal()
         case "fixed-mass":
+            if settings.mass > 1:
+                raise InvalidInput("mass", "must be at most 1, all there is", settings.mass, "Choose a smaller mass.")
             return FixedMass(settings.mass)
         case "soft-kl":
             return SoftKL(settings.tau)

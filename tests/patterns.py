@@ -1,0 +1,44 @@
+"""Small pictures of four patterns, bright and clear in one domain, changed in others, for tests that train networks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_ot.deep import Config, configure
+
+SIZE = 16
+DIRECTIONS = np.array([(1.0, 0.0), (0.0, 1.0), (0.7, 0.7), (0.7, -0.7)])
+
+
+def stripes(labels: np.ndarray, rng: np.random.Generator, contrast: float = 1.0, noise: float = 0.3) -> np.ndarray:
+    """Stripes across, down, and along both diagonals, of random width and place."""
+    rows, columns = np.mgrid[:SIZE, :SIZE]
+    down, right = DIRECTIONS[labels].T[:, :, None, None]
+    pace, place = rng.uniform(1.0, 1.6, (len(labels), 1, 1)), rng.uniform(0, 6, (len(labels), 1, 1))
+    waves = np.sin(pace * (down * rows + right * columns) + place)
+    return contrast * waves + noise * rng.standard_normal(waves.shape)
+
+
+def save_patterns(path: Path, count: int = 240) -> Path:
+    """An archive of the domains "clear", "faint" (little but noise is left) and "shaded" (lighter towards a side)."""
+    rng = np.random.default_rng(2)
+    labels = np.arange(count) % len(DIRECTIONS)
+    light = np.linspace(-1, 1, SIZE)[:, None]
+    domains = {
+        "clear": stripes(labels, rng),
+        "faint": stripes(labels, rng, 0.45, 0.45),
+        "shaded": 0.3 + light - stripes(labels, rng, 0.5, 0.35),
+    }
+    images = {f"{name}_train_x": np.clip(128 + 60 * x, 0, 255).astype(np.uint8) for name, x in domains.items()}
+    np.savez(path, **images, **{f"{name}_train_y": labels for name in domains})  # type: ignore[arg-type]
+    return path
+
+
+def small_run(root: Path, output: Path, **changes: Any) -> Config:
+    """A run that takes a second."""
+    values: dict[str, Any] = {
+        **{"source": "clear", "target": "faint", "iterations": 80, "batch": 32, "bottleneck": 32, "evaluate_every": 20},
+        **{"resize": SIZE, "crop": SIZE, "device": "cpu"},
+    }
+    return configure(dataset="digits", root=root, output=output, **values | changes)

@@ -1,0 +1,277 @@
+"""Configs: presets, files and arguments, and everything that is wrong with them, by name."""
+
+import dataclasses
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, get_type_hints
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adaptive_ot.deep import Config, configure
+from adaptive_ot.deep.methods import METHODS
+from adaptive_ot.errors import AdaptiveOTError, InvalidInput
+
+PLACE: dict[str, Any] = {"dataset": "pacs", "root": "data", "source": "a", "target": "b", "output": "run"}
+PRESETS = sorted(
+    each.name.removesuffix(".toml")
+    for each in (files("adaptive_ot.deep") / "presets").iterdir()
+    if each.name.endswith(".toml")
+)
+
+
+def configured(**changes: Any) -> Config:
+    return configure(**PLACE | changes)
+
+
+# Presets
+
+
+def test_there_is_a_preset_for_every_layout():
+    from adaptive_ot.deep.data.domain import DATASETS
+
+    assert set(PRESETS) == set(DATASETS)
+
+
+@pytest.mark.parametrize("dataset", PRESETS)
+@pytest.mark.parametrize("method", METHODS)
+def test_every_preset_configures_every_method(dataset, method):
+    config = configured(dataset=dataset, method=method)
+    assert (config.dataset, config.method) == (dataset, method)
+    assert set(config.settings) == set(vars(METHODS[method].defaults()))
+    assert json.loads(json.dumps(config.record())) == config.record()
+    assert set(config.record()) == {each.name for each in dataclasses.fields(Config)}
+
+
+@pytest.mark.parametrize(
+    ("dataset", "batch", "iterations", "beta", "epsilon"),
+    [("visda", 72, 2000, 1.8, 0.1), ("office-home", 65, 5000, 6.0, 1.0), ("office31", 62, 5000, 5.0, 1.0)],
+)
+def test_constants_of_the_paper(dataset, batch, iterations, beta, epsilon):
+    config = configured(dataset=dataset, published=True)
+    assert (config.batch, config.iterations) == (batch, iterations)
+    assert config.settings["cost"] == "published"
+    assert [config.settings[name] for name in ("alpha", "beta", "epsilon")] == [0.01, beta, epsilon]
+    recipe = {
+        **{"learning_rate": 0.001, "learning_rate_decay": 0.001, "learning_rate_power": 0.75, "head_factor": 10.0},
+        **{"momentum": 0.9, "weight_decay": 5e-4, "bottleneck": 512, "network": "resnet50", "passes": "two"},
+        **{"resize": 256, "crop": 224},
+    }
+    assert {name: getattr(config, name) for name in recipe} == recipe
+    ours = configured(dataset=dataset)
+    assert ours.settings["cost"] == "scale-free"
+    assert dataclasses.replace(config, settings=ours.settings) == ours
+
+
+@pytest.mark.parametrize(
+    ("method", "visda", "office31"),
+    [
+        ("deepjdot", {"alpha": 0.005, "beta": 1.0}, {"alpha": 0.01, "beta": 0.5}),
+        ("jumbot", {"alpha": 0.005, "beta": 1.0, "tau": 0.3}, {"alpha": 0.01, "beta": 0.5, "tau": 0.5}),
+        ("mpot", {"alpha": 0.005, "beta": 1.0, "mass": 0.75}, {"alpha": 0.01, "beta": 0.5, "mass": 0.5}),
+    ],
+)
+def test_methods_have_settings_for_datasets(method, visda, office31):
+    for dataset, expected in (("visda", visda), ("office31", office31)):
+        found = configured(dataset=dataset, method=method).settings
+        assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize("change", [{"dataset": "pacs"}, {"dataset": "digits"}, {"dataset": "visda", "method": "dann"}])
+def test_published_is_refused_where_nothing_is(change):
+    with pytest.raises(InvalidInput, match="published needs a method with published settings for") as error:
+        configured(published=True, **change)
+    assert ("'aot'" if change["dataset"] == "visda" else "none") in error.value.remedy
+
+
+# Layers
+
+
+def test_what_is_nearer_to_the_user_wins(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text("batch = 31\nseed = 4\n[settings]\nbeta = 2\nepsilon = 3\n")
+    config = configured(dataset="office31", config_file=path, published=True, seed=5, settings={"epsilon": 7})
+    assert (config.iterations, config.batch, config.seed) == (5000, 31, 5)
+    assert [config.settings[name] for name in ("alpha", "beta", "epsilon")] == [0.01, 2.0, 7.0]
+    assert all(type(config.settings[name]) is float for name in ("beta", "epsilon"))
+
+
+def test_a_file_can_choose_the_method(tmp_path):
+    path = tmp_path / "run.toml"
+    path.write_text('method = "mpot"\ntarget_classes = ["dog"]\n')
+    config = configured(dataset="visda", config_file=path)
+    assert (config.method, config.settings["mass"], config.target_classes) == ("mpot", 0.75, ("dog",))
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("where", ["file", "argument"])
+@pytest.mark.parametrize("name", ["colour", "Batch", "learning-rate", "methods", "published_aot"])
+def test_unknown_fields(tmp_path, where, name):
+    path = tmp_path / "run.toml"
+    path.write_text(f'"{name}" = 1\n' if where == "file" else "# nothing")
+    with pytest.raises(InvalidInput, match=f"'{name}' must be a known field of a run") as error:
+        configured(config_file=path, **({name: 1} if where == "argument" else {}))
+    assert "learning_rate" in error.value.remedy
+
+
+@pytest.mark.parametrize("where", ["file", "argument"])
+@pytest.mark.parametrize("method", METHODS)
+def test_unknown_settings(tmp_path, where, method):
+    path = tmp_path / "run.toml"
+    path.write_text("[settings]\nfrobnicate = 1\n" if where == "file" else "# nothing")
+    given = {"frobnicate": 1} if where == "argument" else None
+    with pytest.raises(InvalidInput, match=f"'frobnicate' must be a known setting of method '{method}'"):
+        configured(config_file=path, method=method, settings=given)
+
+
+@pytest.mark.parametrize("name", ["dataset", "root", "source", "target", "output"])
+def test_a_file_does_not_say_where(tmp_path, name):
+    path = tmp_path / "run.toml"
+    path.write_text(f'{name} = "x"\n')
+    with pytest.raises(InvalidInput, match=f"must not hold '{name}'"):
+        configured(config_file=path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"batch = = 1", "must be valid TOML"),
+        (b"\xff\xfe", "must be valid TOML"),
+        (b"batch = 1\nbatch = 2", "must be valid TOML"),
+        (b"a = " + b"[" * 10000, "must be valid TOML"),
+        (b"settings = 3", "must hold 'settings' as a table"),
+        (b"[[settings]]\nbeta = 1", "must hold 'settings' as a table"),
+        (b"[settings.beta]\nx = 1", "beta must be a number"),
+        (b"batch = 1979-05-27", "batch must be a whole number"),
+        (b"learning_rate = nan", "learning_rate must be a number"),
+        (b"learning_rate = inf", "learning_rate must be a number"),
+    ],
+    ids=str,
+)
+def test_broken_files(tmp_path, content, message):
+    path = tmp_path / "run.toml"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=message):
+        configured(config_file=path)
+
+
+def test_files_that_are_none(tmp_path):
+    for path in (tmp_path / "missing.toml", tmp_path, tmp_path / "run.yaml"):
+        with pytest.raises(InvalidInput, match="config file"):
+            configured(config_file=path)
+
+
+WRONG: list[tuple[str, Any]] = [
+    *[("dataset", value) for value in ("mnist", "", None, 3, ["pacs"])],
+    *[("root", value) for value in (None, 3, b"data", ["data"])],
+    *[("output", value) for value in (None, 1.5, {"a": 1})],
+    *[("source", value) for value in (None, 3, ["a"])],
+    *[("target", value) for value in (None, True)],
+    *[("target_classes", value) for value in ("dog", 3, [1], {"dog": 1}, None, [["dog"]])],
+    *[("on_bad_image", value) for value in ("ignore", None, True, ["skip"])],
+    *[("method", value) for value in ("AOT", "", None, 7, ["aot"], {"aot": 1})],
+    *[("settings", value) for value in ("beta", 3, [("beta", 1)], ["beta"], True)],
+    *[("network", value) for value in (None, 50, ["resnet50"])],
+    *[("weights", value) for value in (3, True, ["w.pth"])],
+    *[("bottleneck", value) for value in (0, -1, 1.5, "512", None, 2**70)],
+    *[("iterations", value) for value in (0, -5, "many", None, 10.0)],
+    *[("batch", value) for value in (0, -1, None, [62])],
+    *[("learning_rate", value) for value in (-0.1, "fast", None, float("nan"), float("inf"), [1])],
+    *[("learning_rate_decay", value) for value in (-1.0, None)],
+    *[("learning_rate_power", value) for value in ("x", None, float("nan"))],
+    *[("head_factor", value) for value in (-1, None)],
+    *[("momentum", value) for value in (1.0, -0.1, 2, None)],
+    *[("weight_decay", value) for value in (-1, "none")],
+    *[("passes", value) for value in ("three", 2, None)],
+    *[("precision", value) for value in ("fp16", 32, None)],
+    *[("deterministic", value) for value in (1, "yes", None)],
+    *[("compile", value) for value in (0, "false")],
+    *[("resize", value) for value in (0, 2.5, "256")],
+    *[("crop", value) for value in (0, 257, None)],
+    *[("crop_kind", value) for value in ("center", None, "none")],  # 224 of 256 is a crop
+    *[("flip", value) for value in (1, "true")],
+    *[("test_crops", value) for value in ("five", 10)],
+    *[("storage", value) for value in ("disk", None)],
+    *[("workers", value) for value in (-1, 1.5, "all")],
+    *[("seed", value) for value in (-1, 0.5, "0", None, 2**64)],
+    *[("device", value) for value in (0, None)],
+    *[("evaluate_every", value) for value in (0, None)],
+    *[("checkpoint_every", value) for value in (0, -3)],
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG, ids=str)
+def test_values_that_are_wrong(name, value):
+    """Refused by the name of the field (dimensions that contradict each other, by one of them)."""
+    with pytest.raises(InvalidInput, match=r"^crop " if name == "crop_kind" and value == "none" else f"^{name} "):
+        configured(**{name: value})
+
+
+def test_every_field_was_tried():
+    assert {name for name, _ in WRONG} == {each.name for each in dataclasses.fields(Config)}
+
+
+SETTINGS: list[tuple[str, dict[str, Any]]] = [
+    *[("aot", {name: value}) for name in ("alpha", "beta", "kappa", "epsilon") for value in ("x", None, [1])],
+    *[("aot", {name: "other"}) for name in ("cost", "marginals", "solver", "entropy")],
+    ("aot", {"epsilon": 0.0}),
+    ("aot", {"epsilon": -1.0}),
+    ("mpot", {"mass": 1.5}),
+    ("mpot", {"mass": -0.5}),
+    ("jumbot", {"tau": 0.0}),
+    ("jumbot", {"tau": -1.0}),
+    ("rot", {"rho": -0.1}),
+    ("rot", {"loss": "hinge"}),
+    ("dann", {"trade_off": "large"}),
+    ("cdan", {"projections": 0}),
+    ("cdan", {"entropy_conditioning": 1}),
+    ("caco", {"keys": 0}),
+    ("caco", {"keys": 1.5}),
+    ("caco", {"temperature": 0.0}),
+]
+
+
+@pytest.mark.parametrize(("method", "wrong"), SETTINGS, ids=str)
+def test_settings_that_are_wrong(method, wrong):
+    (name,) = wrong
+    with pytest.raises(InvalidInput, match=f"^{name} "):
+        configured(method=method, settings=wrong)
+
+
+ANYTHING = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.binary(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=300)
+@given(st.sampled_from([each.name for each in dataclasses.fields(Config)]), ANYTHING)
+def test_anything_at_all(name, value):
+    """A config that can be written down and read again, or a complaint; never another error."""
+    try:
+        config = configured(**{name: value})
+    except AdaptiveOTError:
+        return
+    assert json.loads(json.dumps(config.record(), allow_nan=False)) == config.record()
+
+
+@settings(max_examples=300)
+@given(st.sampled_from(sorted(METHODS)), st.data())
+def test_any_settings_at_all(method, data):
+    names = sorted(get_type_hints(type(METHODS[method].defaults()))) or ["none"]
+    try:
+        config = configured(method=method, settings={data.draw(st.sampled_from(names)): data.draw(ANYTHING)})
+    except AdaptiveOTError:
+        return
+    assert json.loads(json.dumps(config.record(), allow_nan=False)) == config.record()
+
+
+def test_paths_and_words_are_kept(tmp_path):
+    config = configured(root=tmp_path, output="runs/a", target_classes=["dog", "cat"], weights=None, source="é \n")
+    assert (config.root, config.output, config.target_classes) == (tmp_path, Path("runs/a"), ("dog", "cat"))
+    assert config.source == "é \n"

@@ -1,0 +1,214 @@
+"""All methods train in the one loop, and gain what their theory says; the optimiser is what the recipe says."""
+
+import dataclasses
+import json
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from adaptive_ot.deep import Progress, train
+from adaptive_ot.deep.methods import METHODS
+from adaptive_ot.deep.training import Batch, Training
+from adaptive_ot.errors import InvalidInput
+from patterns import save_patterns, small_run
+
+PLANS = ("aot", "deepjdot", "jumbot", "mpot")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return save_patterns(tmp_path_factory.mktemp("patterns") / "patterns.npz")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Small networks are faster so, and sums are rounded alike on every machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def trained(root, tmp_path_factory):
+    """Results of all methods on one task, each trained once, and what was reported."""
+    folder, known = tmp_path_factory.mktemp("trained"), {}
+
+    def result(method):
+        if method not in known:
+            seen: list[Progress] = []
+            known[method] = train(small_run(root, folder / method, method=method), progress=seen.append), seen
+        return known[method]
+
+    return result
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_trains(trained, method):
+    """Finite numbers all the way, and at least the accuracy of a network that never saw the target.
+
+    The defaults of every method as they are; the task was chosen such that source-only loses a good third.
+    """
+    result, _ = trained(method)
+    lines = [json.loads(line) for line in (result.output / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [9, 19, 29, 39, 49, 59, 69, 79]
+    assert [line["step"] for line in lines if "accuracy" in line] == [19, 39, 59, 79]
+    for line in lines:
+        numbers = [*line.pop("per_class", {}).values(), *line.values()]
+        assert all(isinstance(each, int | float) and math.isfinite(each) for each in numbers)
+    assert lines[-1]["cross_entropy"] < 0.2
+    assert result.accuracy >= trained("source-only")[0].accuracy
+    assert result.best_accuracy == max(line["accuracy"] for line in lines if "accuracy" in line)
+    assert result.mean_class_accuracy == pytest.approx(np.mean(list(result.per_class.values())))
+    assert (result.transported_mass is not None) == (result.plan_purity is not None) == (method in PLANS)
+
+
+def test_the_task_asks_for_adaptation(trained):
+    """AOT wins most of it back, with mass that moves within classes."""
+    assert 0.5 < trained("source-only")[0].accuracy < 0.7
+    result, _ = trained("aot")
+    assert result.accuracy > 0.95
+    assert 0.5 < result.transported_mass < 0.99
+    assert result.plan_purity > 0.95
+    assert trained("deepjdot")[0].transported_mass == pytest.approx(1)
+    assert trained("mpot")[0].transported_mass == pytest.approx(0.85)  # the preset of digits
+
+
+def test_classes_that_the_target_lacks(root, tmp_path):
+    """Mass that may stay is better than mass that must move, all else equal; the mean over three pairs of classes."""
+    accuracies: dict[str, list[float]] = {"at-most": [], "equal": []}
+    for kept in (("0", "1"), ("0", "3"), ("1", "3")):
+        for marginals, found in accuracies.items():
+            output = tmp_path / f"{marginals}-{'-'.join(kept)}"
+            config = small_run(root, output, target="shaded", target_classes=kept, settings={"marginals": marginals})
+            found.append(train(config, keep_network=False).accuracy)
+    assert np.mean(accuracies["at-most"]) > np.mean(accuracies["equal"]) + 0.05
+
+
+def test_what_is_reported(trained):
+    result, seen = trained("aot")
+    assert [now.step for now in seen if now.loading is None] == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert all(now.iterations == 80 and now.note is None for now in seen)
+    assert {now.loading for now in seen} >= {"images of clear: 100 of 240", "images of faint: 200 of 240", None}
+    for now in seen:
+        assert all(type(value) is float for value in now.losses.values())
+        names = {"cross_entropy", "transport", "mass", "plan_purity"}
+        assert set(now.losses) == (names if now.loading is None else set())
+    assert [now.accuracy is None for now in seen if now.loading is None] == [True] + 7 * [False]
+    assert seen[-1].accuracy == result.accuracy
+
+
+def test_a_finished_run_is_not_run_again(trained, root):
+    result, _ = trained("source-only")
+    before = {path: path.read_bytes() for path in result.output.rglob("*") if path.is_file()}
+    assert train(small_run(root, result.output, method="source-only")) == result
+    assert {path: path.read_bytes() for path in result.output.rglob("*") if path.is_file()} == before
+
+
+def test_the_seed_decides(trained, root, tmp_path):
+    short = {"method": "source-only", "iterations": 10}
+    runs = {name: tmp_path / name for name in ("one", "same", "other")}
+    for name, output in runs.items():
+        train(small_run(root, output, seed=1 if name == "other" else 0, **short))
+    one, same, other = ((output / "metrics.jsonl").read_bytes() for output in runs.values())
+    assert one == same != other
+
+
+# Runs that cannot go on
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_training_that_blows_up(root, tmp_path, method):
+    """The user hears what to do, and what was computed before stays."""
+    config = small_run(root, tmp_path / "run", method=method, iterations=20, evaluate_every=1, learning_rate=1e6)
+    with pytest.raises(InvalidInput, match="must stay finite") as error:
+        train(config)
+    assert "learning rate" in error.value.remedy
+    for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
+        assert all(math.isfinite(each) for each in json.loads(line).values() if isinstance(each, float))
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["config"]["method"] == method
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+# One step
+
+
+def batch_of(seed, count, labels):
+    generator = torch.Generator().manual_seed(seed)
+    return Batch(torch.rand(count, 3, 12, 12, generator=generator), labels)
+
+
+def training(root, **changes):
+    config = small_run(root, root.parent / "unused", **{"resize": 12, "crop": 12, "method": "source-only"} | changes)
+    return Training(config, 4, torch.device("cpu"))
+
+
+LABELS = torch.arange(12) % 4
+
+
+def test_steps_of_the_recipe(root):
+    """Nesterov's momentum, weight decay and the schedule, against the update written out; the head ten times as fast."""
+    changes = {"learning_rate": 0.02, "learning_rate_decay": 0.5, "learning_rate_power": 0.75, "head_factor": 10.0}
+    ours = training(root, **changes, weight_decay=0.01, momentum=0.8)
+    network = training(root, **changes).network
+    velocity = [torch.zeros_like(each) for each in network.parameters()]
+    heads = {id(each) for each in network.head_parameters()}
+    for step in range(3):
+        batch = batch_of(step, 12, LABELS)
+        losses = ours.learn(step, batch, None)
+        loss = cross_entropy(network(batch.images)[1], LABELS)
+        gradients = torch.autograd.grad(loss, [*network.parameters()])
+        assert losses.terms["cross_entropy"].item() == pytest.approx(loss.item(), rel=1e-5)
+        with torch.no_grad():
+            for each, gradient, speed in zip(network.parameters(), gradients, velocity, strict=True):
+                rate = 0.02 * (1 + 0.5 * step) ** -0.75 * (10 if id(each) in heads else 1)
+                slope = gradient + 0.01 * each
+                speed.mul_(0.8).add_(slope)
+                each -= rate * (slope + 0.8 * speed)
+    for (name, one), other in zip(ours.network.named_parameters(), network.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6, msg=lambda text, name=name: f"{name}: {text}")
+
+
+def test_what_a_method_trains_moves_with_the_head(root):
+    ours = training(root, method="dann", head_factor=3.0, learning_rate=0.1, learning_rate_power=0.0)
+    before = [each.detach().clone() for each in ours.method.parameters()]
+    ours.learn(0, batch_of(0, 12, LABELS), batch_of(1, 12, LABELS))
+    for each, start in zip(ours.method.parameters(), before, strict=True):
+        assert each.grad is not None
+        slope = each.grad + 5e-4 * start
+        torch.testing.assert_close(each.detach(), start - 0.3 * 1.9 * slope, rtol=1e-4, atol=1e-7)
+
+
+def test_the_schedule(root):
+    ours = training(root, learning_rate=0.001, learning_rate_decay=0.001)
+    for step in (0, 1, 1000, 5000):
+        assert ours.learning_rate(step) == pytest.approx(0.001 / (1 + 0.001 * step) ** 0.75)
+
+
+@pytest.mark.parametrize("passes", ["two", "joint"])
+def test_batch_norms_of_two_passes_or_of_one(root, passes):
+    """Running means of the first layer: 0.9 of what was, 0.1 of each pass."""
+    ours = training(root, method="dann", passes=passes, learning_rate=0.0)
+    source, target = batch_of(0, 12, LABELS), batch_of(1, 8, LABELS[:8])
+    first, norm = ours.network.backbone[0][0], ours.network.backbone[0][1]  # pyright: ignore[reportIndexIssue]
+    with torch.no_grad():
+        seen = [first(ours.network.normalise(each.images)) for each in (source, target)]
+    ours.learn(0, source, target)
+    means = [each.mean((0, 2, 3)) for each in (seen if passes == "two" else [torch.cat(seen)])]
+    expected = torch.zeros_like(means[0])
+    for mean in means:
+        expected = 0.9 * expected + 0.1 * mean
+    torch.testing.assert_close(norm.running_mean, expected)
+    assert int(norm.num_batches_tracked) == len(means)
+
+
+def test_source_only_never_looks_at_the_target(root, tmp_path):
+    config = small_run(root, tmp_path / "run", method="source-only", iterations=10)
+    other = dataclasses.replace(config, target="shaded", output=tmp_path / "other")
+    for each in (config, other):
+        train(each)
+    one, two = (each.output / "checkpoints" / "step-00000010.safetensors" for each in (config, other))
+    assert one.read_bytes() == two.read_bytes()

@@ -1,0 +1,303 @@
+"""The transport methods: their costs, their plans, and which gradients flow."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+
+import adaptive_ot as aot
+from adaptive_ot.deep.methods import METHODS, Pair
+from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings, joint_cost, squared_distances
+
+NAMES = ["aot", "deepjdot", "jumbot", "mpot"]
+FORMS = ["scale-free", "published", "cross-entropy"]
+FEATURES, CLASSES = 5, 3
+
+
+def make_pair(n: int = 12, m: int = 9, *, seed: int = 0, sure: float = 1.0, dtype: torch.dtype = torch.float64) -> Pair:
+    """Features around the means of classes; the logits of targets speak for their class, as surely as asked."""
+    generator = torch.Generator().manual_seed(seed)
+    source_labels, target_labels = torch.arange(n) % CLASSES, torch.arange(m) % CLASSES
+    means = 2 * torch.randn(CLASSES, FEATURES, generator=generator, dtype=torch.float64)
+    noise = [torch.randn(size, FEATURES, generator=generator, dtype=torch.float64) for size in (n, m)]
+    scores = [torch.randn(size, CLASSES, generator=generator, dtype=torch.float64) for size in (n, m)]
+    spoken = sure * 3 * torch.nn.functional.one_hot(target_labels, CLASSES)
+    parts = (means[source_labels] + noise[0], scores[0], means[target_labels] + noise[1], scores[1] + spoken)
+    x, logits, z, guesses = (part.to(dtype).requires_grad_() for part in parts)
+    images = torch.zeros(n, 3, 2, 2)
+    return Pair(x, logits, source_labels, z, guesses, images, images[:m], 0.5, lambda tensor: tensor)
+
+
+def settings_of(cost: Any, **changes: Any) -> TransportSettings:
+    return TransportSettings(cost=cost, marginals="at-most", solver="exact", **changes)
+
+
+def make_method(name: str, **changes: Any) -> TransportMethod:
+    defaults = METHODS[name].defaults()
+    method = METHODS[name](type(defaults)(**vars(defaults) | changes), FEATURES, CLASSES)
+    assert isinstance(method, TransportMethod)
+    return method
+
+
+def cost_by_loops(pair: Pair, form: str, *, alpha: float, beta: float, kappa: float) -> np.ndarray:
+    x, z = pair.source_features.detach().numpy(), pair.target_features.detach().numpy()
+    probabilities = pair.target_logits.detach().exp().numpy()
+    probabilities /= probabilities.sum(1, keepdims=True)
+    squares = cdist(x, z, "sqeuclidean")
+    typical = np.sort(squares.ravel())[(squares.size - 1) // 2]  # the lower of two in the middle, as torch has it
+    cost = np.empty_like(squares)
+    for i, label in enumerate(pair.source_labels.tolist()):
+        for j, p in enumerate(probabilities[:, label]):
+            cost[i, j] = {
+                "scale-free": beta * (kappa * squares[i, j] / typical - p),
+                "published": alpha * squares[i, j] - beta * p,
+                "cross-entropy": alpha * squares[i, j] - beta * np.log(p),
+            }[form]
+    return cost
+
+
+# Costs
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", [(12, 9), (3, 7), (1, 1)], ids=str)
+def test_costs_by_loops(form: str, shape: tuple[int, int]) -> None:
+    pair, numbers = make_pair(*shape), {"alpha": 0.03, "beta": 1.7, "kappa": 0.4}
+    cost = joint_cost(pair, settings_of(form, **numbers))
+    np.testing.assert_allclose(cost.detach().numpy(), cost_by_loops(pair, form, **numbers), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_gradients_of_costs(form: str) -> None:
+    """Against finite differences, with the typical distance held: it is a constant to gradients."""
+    pair = make_pair(5, 4)
+    numbers = {"alpha": 0.03, "beta": 1.7, "kappa": 0.4}
+    squares = squared_distances(pair.source_features, pair.target_features).detach()
+    held = numbers["beta"] * numbers["kappa"] / squares.median().item()
+
+    def cost(x: torch.Tensor, z: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+        given = pair._replace(source_features=x, target_features=z, target_logits=logits)
+        if form == "scale-free":  # what it is where the typical distance stays
+            return joint_cost(given, settings_of("published", alpha=held, beta=numbers["beta"]))
+        return joint_cost(given, settings_of(form, **numbers))
+
+    inputs = pair.source_features, pair.target_features, pair.target_logits
+    assert torch.autograd.gradcheck(cost, inputs)
+    weights = torch.rand(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    ours = torch.autograd.grad((weights * joint_cost(pair, settings_of(form, **numbers))).sum(), inputs)
+    expected = torch.autograd.grad((weights * cost(*inputs)).sum(), inputs)
+    torch.testing.assert_close(ours, expected)
+
+
+def test_squared_distances_of_equal_points() -> None:
+    """Zero, with a gradient of zero; cdist has none there."""
+    x = torch.randn(6, FEATURES, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    z = x.detach().clone().requires_grad_()
+    squares = squared_distances(x, z)
+    assert squares.min() >= 0
+    torch.testing.assert_close(squares.diagonal(), torch.zeros(6), rtol=0, atol=1e-5)
+    squares.diagonal().sum().backward()
+    for each in (x, z):
+        assert each.grad is not None
+        torch.testing.assert_close(each.grad, torch.zeros_like(each), rtol=0, atol=1e-5)
+
+
+def test_squared_distances_in_single_precision() -> None:
+    """Features far from the origin cancel; what is left is right to their last digits, and never negative."""
+    generator = torch.Generator().manual_seed(0)
+    x, z = (100 + torch.randn(size, FEATURES, generator=generator) for size in (7, 8))
+    squares = squared_distances(x, z)
+    assert squares.min() >= 0
+    torch.testing.assert_close(squares.double(), torch.cdist(x.double(), z.double()) ** 2, rtol=0, atol=0.05)
+
+
+@pytest.mark.parametrize("factor", [10.0, 1e-4, 1e6])
+def test_the_scale_free_cost_is_free_of_scale(factor: float) -> None:
+    pair, method = make_pair(), make_method("aot")
+    scaled = pair._replace(
+        source_features=factor * pair.source_features.detach(), target_features=factor * pair.target_features.detach()
+    )
+    one, other = method.alignment(pair), method.alignment(scaled)
+    assert one.plan is not None
+    assert other.plan is not None
+    torch.testing.assert_close(other.plan, one.plan, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(other.loss, one.loss, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_all_points_equal(form: str) -> None:
+    """A collapsed network: nothing to divide by, and yet finite."""
+    pair = make_pair(dtype=torch.float32)
+    same = pair._replace(
+        source_features=torch.ones(12, FEATURES).requires_grad_(),
+        target_features=torch.ones(9, FEATURES).requires_grad_(),
+    )
+    alignment = make_method("aot", cost=form).alignment(same)
+    alignment.loss.backward()
+    assert alignment.loss.isfinite()
+    for each in (same.source_features, same.target_features, same.target_logits):
+        assert each.grad is not None
+        assert each.grad.isfinite().all()
+
+
+# Plans
+
+
+MODELS = {
+    "aot": (aot.AtMost(), aot.Entropic(0.1, "augmented", 1e-10)),
+    "deepjdot": (aot.Equal(), aot.Exact()),
+    "jumbot": (aot.SoftKL(0.5), aot.Entropic(0.01, tolerance=1e-10)),
+    "mpot": (aot.FixedMass(0.5), aot.Exact()),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_plans_are_those_of_the_solvers(name: str, seed: int) -> None:
+    """Cost and marginals as the papers have them, weights 1/n and 1/m."""
+    pair, (marginals, solver) = make_pair(seed=seed), MODELS[name]
+    if name == "aot":
+        cost = cost_by_loops(pair, "scale-free", alpha=0.0, beta=1.0, kappa=0.5)
+    else:
+        cost = cost_by_loops(pair, "cross-entropy", alpha=0.01, beta=0.5, kappa=0.0)
+    expected = aot.solve(cost, marginals=marginals, solver=solver)
+    alignment = make_method(name).alignment(pair)
+    assert alignment.plan is not None
+    np.testing.assert_allclose(alignment.plan.numpy(), expected.plan, atol=1e-5)
+    assert alignment.loss.item() == pytest.approx((expected.plan * cost).sum(), abs=1e-5)
+    assert alignment.terms["mass"].item() == pytest.approx(expected.mass, abs=1e-5)
+    assert alignment.terms["transport"].item() == alignment.loss.item()
+    rows, columns = alignment.plan.sum(1), alignment.plan.sum(0)
+    if name != "jumbot":
+        assert rows.max() <= 1 / 12 + 1e-6
+        assert columns.max() <= 1 / 9 + 1e-6
+
+
+def test_deepjdot_is_an_assignment() -> None:
+    pair = make_pair(15, 15)
+    alignment = make_method("deepjdot").alignment(pair)
+    cost = cost_by_loops(pair, "cross-entropy", alpha=0.01, beta=0.5, kappa=0.0)
+    rows, columns = linear_sum_assignment(cost)
+    expected = np.zeros((15, 15))
+    expected[rows, columns] = 1 / 15
+    assert alignment.plan is not None
+    np.testing.assert_allclose(alignment.plan.numpy(), expected, atol=1e-12)
+    assert alignment.loss.item() == pytest.approx(cost[rows, columns].mean())
+
+
+@pytest.mark.parametrize("mass", [0.5, 0.85])
+def test_mpot_moves_its_mass(mass: float) -> None:
+    for seed in range(4):
+        alignment = make_method("mpot", mass=mass).alignment(make_pair(seed=seed))
+        assert alignment.terms["mass"].item() == pytest.approx(mass, abs=1e-12)
+
+
+@pytest.mark.parametrize("form", ["scale-free", "published"])
+def test_aot_moves_nothing_that_costs(form: str) -> None:
+    """Exact plans use pairs of negative cost only, and the loss is never above zero."""
+    moved = 0.0
+    for seed in range(6):
+        pair, method = make_pair(seed=seed, sure=seed / 3), make_method("aot", solver="exact", cost=form)
+        alignment, cost = method.alignment(pair), joint_cost(pair, method.settings).detach()
+        assert alignment.plan is not None
+        assert alignment.plan[cost > 0].sum() == 0
+        assert alignment.loss.item() <= 0
+        moved += alignment.terms["mass"].item()
+    assert moved > 1
+    against = pair._replace(target_logits=torch.full_like(pair.target_logits, 0.0))
+    far = against._replace(target_features=pair.target_features.detach() + 100)
+    assert make_method("aot", solver="exact").alignment(far).terms["mass"].item() <= 0.5  # half is nearer than typical
+
+
+def test_confident_pairs_that_agree_are_rewarded() -> None:
+    """All of the mass moves within classes; predictions that are sure of the wrong class leave nothing to gain."""
+    pair = make_pair(9, 9, sure=20.0)
+    near = pair._replace(target_features=pair.source_features.detach().clone())
+    alignment = make_method("aot", solver="exact").alignment(near)
+    assert alignment.plan is not None
+    same = pair.source_labels[:, None] == pair.source_labels[None, :]
+    assert alignment.loss.item() < -0.8
+    assert alignment.plan[same].sum().item() == pytest.approx(1)
+    away = near._replace(target_features=1e3 + 50 * torch.eye(9, FEATURES, dtype=torch.float64))
+    wrong = away._replace(source_labels=(pair.source_labels + 1) % CLASSES)
+    for each in (away, wrong):
+        assert make_method("aot", solver="exact").alignment(each).loss.item() > alignment.loss.item() + 0.2
+
+
+@pytest.mark.parametrize("entropy", ["augmented", "product", "counting"])
+def test_entropic_plans_approach_the_exact_one(entropy: Any) -> None:
+    pair = make_pair()
+    exact = make_method("aot", solver="exact").alignment(pair).loss.item()
+    losses = [make_method("aot", entropy=entropy, epsilon=e).alignment(pair).loss.item() for e in (0.1, 0.01, 0.001)]
+    gaps = [abs(loss - exact) for loss in losses]
+    assert gaps[0] > gaps[1] > gaps[2]
+    assert gaps[2] < 5e-3
+
+
+# Gradients
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_plan_is_held(name: str) -> None:
+    """The gradient of the loss is that of <G, C> with G a constant, here by finite differences along a direction."""
+    pair, method = make_pair(), make_method(name)
+    alignment = method.alignment(pair)
+    plan = alignment.plan
+    assert plan is not None
+    assert not plan.requires_grad
+    assert all(not term.requires_grad for term in alignment.terms.values())
+    inputs = pair.source_features, pair.target_features, pair.target_logits
+    gradients = torch.autograd.grad(alignment.loss, inputs)
+    squares = squared_distances(*inputs[:2]).detach()
+    held = method.settings
+    if held.cost == "scale-free":
+        alpha = held.beta * held.kappa / squares.median().item()
+        held = settings_of("published", alpha=alpha, beta=held.beta)
+    generator = torch.Generator().manual_seed(1)
+    ways = [torch.randn(each.shape, generator=generator, dtype=each.dtype) for each in inputs]
+
+    def loss(by: float) -> float:
+        x, z, logits = (each.detach() + by * way for each, way in zip(inputs, ways, strict=True))
+        moved = pair._replace(source_features=x, target_features=z, target_logits=logits)
+        return (plan * joint_cost(moved, held)).sum().item()
+
+    slope = sum((gradient * way).sum().item() for gradient, way in zip(gradients, ways, strict=True))
+    assert slope == pytest.approx((loss(1e-5) - loss(-1e-5)) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_classifier_hears_of_targets_alone(name: str) -> None:
+    """Source logits have the cross-entropy; what is transported are labels."""
+    pair = make_pair()
+    gradients = torch.autograd.grad(make_method(name).alignment(pair).loss, [*pair[:2], *pair[3:5]], allow_unused=True)
+    assert gradients[1] is None
+    assert all(gradient is not None and gradient.abs().sum() > 0 for gradient in (*gradients[:1], *gradients[2:]))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_single_precision(name: str) -> None:
+    double, single = (make_method(name).alignment(make_pair(dtype=dtype)) for dtype in (torch.float64, torch.float32))
+    assert single.plan is not None
+    assert single.plan.dtype == single.loss.dtype == torch.float32
+    assert single.loss.item() == pytest.approx(double.loss.item(), rel=1e-3)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_numbers_that_are_none_are_refused(name: str, wrong: float) -> None:
+    pair = make_pair()
+    features = pair.target_features.detach().clone()
+    features[3, 1] = wrong
+    with pytest.raises(aot.InvalidInput, match="must stay finite.*learning rate"):
+        make_method(name).alignment(pair._replace(target_features=features))
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"), [({"epsilon": 0.0}, "epsilon"), ({"mass": 1.5, "marginals": "fixed-mass"}, "mass")]
+)
+def test_settings_that_make_no_sense(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(aot.InvalidInput, match=named):
+        make_method("aot", **changes)
