@@ -185,3 +185,18 @@ def test_larger_ones_in_torch(entropy):
         found = aot.solve(cost, solver=solver)
         assert found.value == pytest.approx(expected.value, abs=1e-12)
         np.testing.assert_allclose(found.source_potential.cpu(), expected.source_potential, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_the_plan_of_a_training_step_is_that_of_solve(entropy):
+    transport = pytest.importorskip("adaptive_ot.deep.methods.transport", exc_type=ImportError)
+    cost, solver = random_problem(7, 5, seed=3)[0], aot.Entropic(0.1, entropy, tolerance=1e-9)
+    plan = transport.plan_in_one_launch(torch.from_numpy(cost).to(DEVICE), solver)
+    assert to_numpy(plan) == pytest.approx(aot.solve(cost, solver=solver).plan, abs=1e-8)
+
+
+def test_the_plan_of_a_training_step_that_went_wrong_ends():
+    transport = pytest.importorskip("adaptive_ot.deep.methods.transport", exc_type=ImportError)
+    cost = torch.full((3, 4), torch.nan, dtype=torch.float64, device=DEVICE)
+    plan = transport.plan_in_one_launch(cost, aot.Entropic(0.1, max_iterations=5))
+    assert plan.shape == (3, 4)
