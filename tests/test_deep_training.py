@@ -83,8 +83,8 @@ def test_classes_that_the_target_lacks(root, tmp_path):
     for kept in (("0", "1"), ("0", "3"), ("1", "3")):
         for marginals, found in accuracies.items():
             output = tmp_path / f"{marginals}-{'-'.join(kept)}"
-            config = small_run(root, output, target="shaded", target_classes=kept, settings={"marginals": marginals})
-            found.append(train(config, keep_network=False).accuracy)
+            changes = {"target": "shaded", "target_classes": kept, "settings": {"marginals": marginals}}
+            found.append(train(small_run(root, output, iterations=60, **changes), keep_network=False).accuracy)
     assert np.mean(accuracies["at-most"]) > np.mean(accuracies["equal"]) + 0.05
 
 

@@ -1,0 +1,191 @@
+"""Runs that are stopped and go on: the same bits as without a stop, for every method."""
+
+import dataclasses
+import json
+import signal
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from adaptive_ot.deep import Interrupted, Progress, train
+from adaptive_ot.deep.methods import METHODS
+from adaptive_ot.errors import InvalidInput
+from patterns import save_patterns, small_run
+
+STEPS = 30
+SHORT = {"iterations": STEPS, "batch": 12, "bottleneck": 16, "evaluate_every": 7, "checkpoint_every": 1000}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    return save_patterns(tmp_path_factory.mktemp("patterns") / "patterns.npz", 48)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def stop_at(step, number=signal.SIGINT, times=1):
+    """A signal as soon as a run reports that it has come so far."""
+
+    def report(now: Progress) -> None:
+        if now.loading is None and now.note is None and now.step == step:
+            for _ in range(times):
+                signal.raise_signal(number)
+
+    return report
+
+
+def state(output):
+    """Everything but what clocks say."""
+    result = json.loads((output / "result.json").read_text())
+    del result["seconds"]
+    metrics = (output / "metrics.jsonl").read_text()
+    return result, metrics, (output / "checkpoints" / f"step-{STEPS:08}.safetensors").read_bytes()
+
+
+SETTINGS = {"caco": {"keys": 3, "threshold": 0.3}, "cdan": {"largest_product": 10, "projections": 8}}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_resumed_equals_uninterrupted(root, tmp_path, method):
+    """Weights, momenta, dictionaries and projections, metrics and result; stopped twice, once by either signal."""
+    whole, parts = (
+        small_run(root, tmp_path / name, method=method, settings=SETTINGS.get(method), **SHORT)
+        for name in ("whole", "parts")
+    )
+    expected = train(whole)
+    handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    for step, number in ((10, signal.SIGINT), (21, signal.SIGTERM)):
+        with pytest.raises(Interrupted) as stop:
+            train(parts, progress=stop_at(step, number))
+        assert stop.value.step == step
+        assert not (tmp_path / "parts" / "result.json").exists()
+    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
+    result = train(parts)
+    assert dataclasses.replace(result, seconds=expected.seconds, output=expected.output) == expected
+    assert state(parts.output) == state(whole.output)
+    kept = load_file(parts.output / "checkpoints" / f"step-{STEPS:08}.safetensors")
+    if method == "caco":
+        assert int(kept["method.entered"].min()) > 3
+        assert any(name.startswith("method.encoder.") for name in kept)
+        lines = map(json.loads, (parts.output / "metrics.jsonl").read_text().splitlines())
+        assert max(line["contrast"] for line in lines) > 0
+    if method == "cdan":
+        assert kept["method.feature_directions"].shape == (16, 8)
+
+
+def test_what_is_kept_is_enough(root, tmp_path):
+    """A resumed run does depend on its checkpoint: without momenta it is another."""
+    config = small_run(root, tmp_path / "run", method="dann", **SHORT)
+    with pytest.raises(Interrupted):
+        train(config, progress=stop_at(10))
+    (path,) = (tmp_path / "run" / "checkpoints").glob("*.safetensors")
+    names = set(load_file(path))
+    network = {name for name in names if name.startswith("network.")}
+    momenta = {name for name in names if name.startswith("momentum.")}
+    weights = {name for name in network if not name.endswith(("running_mean", "running_var", "num_batches_tracked"))}
+    discriminator = {name for name in names if name.startswith("method.")}
+    assert len(momenta) == len(weights) + len(discriminator)
+    assert names == network | momenta | discriminator
+
+
+def test_one_step_at_a_time(root, tmp_path):
+    """However often it is stopped."""
+    short = SHORT | {"iterations": 7, "evaluate_every": 1}
+    config = small_run(root, tmp_path / "run", method="jumbot", **short)
+    for step in range(1, 7):
+        with pytest.raises(Interrupted):
+            train(config, progress=stop_at(step))
+    result = train(config)
+    whole = train(dataclasses.replace(config, output=tmp_path / "whole"))
+    assert dataclasses.replace(result, seconds=0.0, output=config.output) == dataclasses.replace(
+        whole, seconds=0.0, output=config.output
+    )
+    one, other = (each / "metrics.jsonl" for each in (tmp_path / "run", tmp_path / "whole"))
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_second_signal_is_obeyed_at_once(root, tmp_path):
+    config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
+    with pytest.raises(KeyboardInterrupt) as stop:
+        train(config, progress=stop_at(10, times=2))
+    assert not isinstance(stop.value, Interrupted)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    train(config)
+    assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_signal_at_the_last_step_comes_too_late(root, tmp_path):
+    config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
+    assert train(config, progress=stop_at(STEPS)).steps == STEPS
+
+
+def test_a_signal_while_images_are_read(root, tmp_path):
+    """One step is taken, and kept."""
+    config = small_run(save_patterns(tmp_path / "many.npz", 120), tmp_path / "run", method="source-only", **SHORT)
+
+    def report(now: Progress) -> None:
+        if now.loading == "images of clear: 100 of 120":
+            signal.raise_signal(signal.SIGTERM)
+
+    with pytest.raises(Interrupted) as stop:
+        train(config, progress=report)
+    assert stop.value.step == 1
+
+
+def test_a_damaged_checkpoint_is_mentioned(root, tmp_path):
+    """The one before it is taken, the user is told, and the result is the same."""
+    config = small_run(root, tmp_path / "run", method="source-only", **SHORT | {"checkpoint_every": 8})
+    with pytest.raises(Interrupted):
+        train(config, progress=stop_at(20))
+    newest = tmp_path / "run" / "checkpoints" / "step-00000020.safetensors"
+    newest.write_bytes(newest.read_bytes()[:-1] + b"?")
+    seen: list[Progress] = []
+    train(config, progress=seen.append)
+    notes = [now.note for now in seen if now.note]
+    assert len(notes) == 1
+    assert notes[0] == "goes on from step 16: newer checkpoints are damaged (step 20: damaged tensors)"
+    train(dataclasses.replace(config, output=tmp_path / "whole"))
+    assert state(config.output) == state(tmp_path / "whole")
+
+
+def test_moved_weights_do_not_matter_but_other_weights_do(root, tmp_path):
+    from safetensors.torch import save_file
+
+    from adaptive_ot.deep.networks import build_network
+
+    def save(path, seed):
+        save_file(build_network("convnet", 4, bottleneck=16, seed=seed).backbone.state_dict(), path)
+        return str(path)
+
+    first = save(tmp_path / "first.safetensors", 5)
+    config = small_run(root, tmp_path / "run", method="source-only", weights=first, **SHORT)
+    with pytest.raises(Interrupted):
+        train(config, progress=stop_at(10))
+    other = save(tmp_path / "other.safetensors", 6)
+    with pytest.raises(InvalidInput, match="data weights"):
+        train(dataclasses.replace(config, weights=other))
+    with pytest.raises(InvalidInput, match="data weights"):
+        train(dataclasses.replace(config, weights=None))
+    moved = tmp_path / "moved.safetensors"
+    (tmp_path / "first.safetensors").rename(moved)
+    with pytest.raises(InvalidInput, match="weights"):
+        train(config)
+    train(dataclasses.replace(config, weights=str(moved)))
+    whole = dataclasses.replace(config, weights=str(moved), output=tmp_path / "whole")
+    train(whole)
+    assert state(config.output) == state(whole.output)
+
+
+def test_only_the_main_thread_hears_signals(root, tmp_path):
+    from concurrent.futures import ThreadPoolExecutor
+
+    config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(train, config).result().steps == STEPS
