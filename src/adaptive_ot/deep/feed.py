@@ -12,7 +12,7 @@ import torch
 from adaptive_ot.deep.config import Config, method_named
 from adaptive_ot.deep.data.augment import augment, draw_views
 from adaptive_ot.deep.data.batches import balanced_batch, random_batch
-from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.data.domain import Domain, read_domains
 from adaptive_ot.deep.data.stores import Store, open_store
 from adaptive_ot.deep.distributed import rank, world_size
 from adaptive_ot.deep.training import Batch
@@ -20,27 +20,29 @@ from adaptive_ot.deep.training import Batch
 
 def open_stores(config: Config, device: torch.device, report: Callable[[str], None]) -> tuple[Store, Store]:
     """The images of source and target; `report` hears what is done."""
-    domains = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
-    stores = []
-    for domain, labelled in zip(domains, (True, False), strict=True):
+    source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    return store_of(source, config, device, report, labelled=True), store_of(target, config, device, report)
 
-        def tell(done: int, total: int, name: str = domain.name) -> None:
-            if done % 100 == 0:
-                report(f"images of {name}: {done} of {total}")
 
-        stores.append(
-            open_store(
-                domain,
-                resize=config.resize,
-                device=device,
-                storage=config.storage,
-                workers=config.workers,
-                on_bad_image=config.on_bad_image,
-                labelled=labelled,
-                progress=tell,
-            )
-        )
-    return stores[0], stores[1]
+def store_of(
+    domain: Domain, config: Config, device: torch.device, report: Callable[[str], None], *, labelled: bool = False
+) -> Store:
+    """The images of a domain, as a run asks for them."""
+
+    def tell(done: int, total: int) -> None:
+        if done % 100 == 0:
+            report(f"images of {domain.name}: {done} of {total}")
+
+    return open_store(
+        domain,
+        resize=config.resize,
+        device=device,
+        storage=config.storage,
+        workers=config.workers,
+        on_bad_image=config.on_bad_image,
+        labelled=labelled,
+        progress=tell,
+    )
 
 
 def paired_batches(config: Config, source: Store, target: Store, start: int) -> Iterator[tuple[Batch, Batch | None]]:

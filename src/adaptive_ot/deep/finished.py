@@ -17,9 +17,9 @@ from adaptive_ot._validation import choice
 from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.data.images import ImageFile, quietly, read_image
-from adaptive_ot.deep.data.stores import open_store
 from adaptive_ot.deep.device import computing, memory_format, pick_device
 from adaptive_ot.deep.evaluate import IMAGES_AT_ONCE, of_pixels, probabilities
+from adaptive_ot.deep.feed import store_of
 from adaptive_ot.deep.judging import Result, judge
 from adaptive_ot.deep.loop import Progress
 from adaptive_ot.deep.networks import Network, build_network
@@ -71,15 +71,7 @@ def evaluate(
     place = pick_device(device)
     network = _network(run, found, place)
     target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)[1]
-    store = open_store(
-        target,
-        resize=config.resize,
-        device=place,
-        storage=config.storage,
-        workers=config.workers,
-        on_bad_image=config.on_bad_image,
-        labelled=False,
-    )
+    store = store_of(target, config, place, lambda _: None)
     if digest(store.domain) != found.data["target"]:
         given = f"other images or classes below '{config.root}'"
         raise InvalidInput(f"run '{run}'", "must have the target it was trained with", given, "Restore them.")
