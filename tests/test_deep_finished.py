@@ -170,11 +170,18 @@ def test_a_run_without_its_network(copied):
     assert "must hold its network; got none. Train it again." in both(copied)
 
 
+def test_a_run_that_kept_only_an_earlier_network(finished, tmp_path):
+    """It must not pass for the last one."""
+    config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "run", checkpoint_every=20)
+    assert train(config, keep_network=False).accuracy == finished.accuracy
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*.json")] == ["step-00000020.json"]
+    assert "must hold the network of its last step, 25; got that of step 20" in both(tmp_path / "run")
+
+
 def test_a_run_whose_last_checkpoint_is_damaged(copied):
     newest = max((copied / "checkpoints").glob("*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-9])
-    message = both(copied)
-    assert "damaged" in message or "whole" in message
+    assert "must hold one that is whole; got step 25: " in both(copied)
 
 
 def test_what_is_no_run(tmp_path):

@@ -139,9 +139,10 @@ def _network(run: Path, found: Run, device: torch.device) -> Network:
         raise InvalidInput(name, "must be finished", "one that is not", "Give the command that started it again.")
     if found.checkpoint is None:
         raise InvalidInput(name, "must hold its network", "none", "Train it again.")
-    if found.checkpoint.fallback:
-        given = f"a checkpoint that is damaged, {found.checkpoint.fallback}"
-        raise InvalidInput(name, "must hold the network of its last step", given, "Train it again.")
+    step, why = found.checkpoint.step, found.checkpoint.fallback
+    if step != config.iterations:
+        rule, given = f"must hold the network of its last step, {config.iterations}", f"that of step {step}"
+        raise InvalidInput(name, rule, f"{given} ({why})" if why else given, "Train it again.")
     prefix, tensors = "network.", found.checkpoint.tensors
     named = isinstance(classes, list) and all(isinstance(each, str) for each in classes)
     if not named or len(classes) != len(tensors[f"{prefix}classifier.bias"]):
