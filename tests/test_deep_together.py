@@ -78,11 +78,14 @@ def folder(tmp_path_factory):
         text=True,
         start_new_session=True,
     )
+    threads = torch.get_num_threads()
     try:
+        torch.set_num_threads(1)
         for method in METHODS:
             train(config_of(folder, method, "alone"))
         output, _ = process.communicate(timeout=150)
     finally:
+        torch.set_num_threads(threads)
         if process.poll() is None:
             process.terminate()  # torchrun passes it on to what it started
             process.wait(timeout=60)
