@@ -108,8 +108,14 @@ def test_a_finished_run_is_left_alone(config):
 
 
 def test_what_may_change_while_a_run_is_stopped(config):
-    places = {"root": Path("elsewhere"), "weights": "moved.pth"}
-    others = {**places, "device": "cuda:3", "workers": 9, "storage": "stream", "checkpoint_every": 7}
+    others = {
+        "root": Path("elsewhere"),
+        "device": "cuda:3",
+        "workers": 9,
+        "storage": "stream",
+        "checkpoint_every": 7,
+        "weights": "moved.pth",
+    }
     assert {*others, "output"} == set(FREE)
     with open_run(config, DATA) as run:
         run.save(checkpoint(1))
