@@ -17,6 +17,7 @@ from PIL import Image
 import adaptive_ot as aot
 from adaptive_ot import deep
 from adaptive_ot.cli import main, predicting, show, training
+from adaptive_ot.cli.progress import training_bar
 from adaptive_ot.errors import DataError
 from interruption import PATIENCE, hear_ctrl_c
 
@@ -313,6 +314,18 @@ def test_the_bar_says_where_a_training_is():
     assert show.training(deep.Progress(10, 100, losses)) == "cross entropy 0.512, transport -0.25, mass 0.625"
     assert show.training(deep.Progress(10, 100, losses, 0.5)).endswith("mass 0.625, target 50.0%")
     assert show.training(deep.Progress(0, 100, {})) == ""
+
+
+def test_notes_are_for_everybody(capsys):
+    """A bar is for terminals only; what one should know is not."""
+    with training_bar() as report:
+        assert report
+        report(deep.Progress(0, 100, {}, loading="images of a: 100 of 200"))
+        report(deep.Progress(16, 100, {}, note="goes on [bold] from step 16\x1b"))
+        report(deep.Progress(20, 100, {"cross_entropy": 0.5}))
+    assert capsys.readouterr() == ("", "goes on [bold] from step 16?\n")
+    with training_bar(wanted=False) as report:
+        assert report is None
 
 
 def test_evaluate(trained, monkeypatch, capsys):

@@ -4,11 +4,13 @@ import dataclasses
 import json
 import signal
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
-from adaptive_ot.deep import Interrupted, Progress, train
+from adaptive_ot.deep import Interrupted, Progress, configure, train
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import InvalidInput
 from patterns import save_patterns, small_run
@@ -137,6 +139,30 @@ def test_a_signal_while_images_are_read(root, tmp_path):
     with pytest.raises(Interrupted) as stop:
         train(config, progress=report)
     assert stop.value.step == 1
+
+
+def test_bad_images_are_counted_once(tmp_path):
+    """Of a stream they turn up one after the other, before a stop and after it."""
+    rng = np.random.default_rng(0)
+    for domain, count in (("clear", 12), ("faint", 4)):
+        for number in range(count):
+            path = tmp_path / "data" / domain / "ab"[number % 2] / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
+            if domain == "clear" and number in (0, 3, 6, 9):
+                path.write_bytes(path.read_bytes()[:-300])  # its header is fine
+    config = configure(
+        dataset="folders",
+        **{"root": tmp_path / "data", "source": "clear", "target": "faint", "output": tmp_path / "whole"},
+        **{"method": "source-only", "network": "convnet", "bottleneck": 8, "resize": 16, "crop": 16, "device": "cpu"},
+        **{"storage": "stream", "workers": 0, "on_bad_image": "skip", "iterations": 6, "batch": 2, "evaluate_every": 1},
+    )
+    assert train(config).bad_images == 4
+    parts = dataclasses.replace(config, output=tmp_path / "parts")
+    for step in (2, 4):
+        with pytest.raises(Interrupted):
+            train(parts, progress=stop_at(step))
+    assert train(parts).bad_images == 4
 
 
 def test_a_damaged_checkpoint_is_mentioned(root, tmp_path):

@@ -150,7 +150,7 @@ LABELS = torch.arange(12) % 4
 
 
 def test_steps_of_the_recipe(root):
-    """Nesterov's momentum, weight decay and the schedule, against the update written out; the head ten times as fast."""
+    """Nesterov's momentum, weight decay, schedule, and a head ten times as fast, against the update written out."""
     changes = {"learning_rate": 0.02, "learning_rate_decay": 0.5, "learning_rate_power": 0.75, "head_factor": 10.0}
     ours = training(root, **changes, weight_decay=0.01, momentum=0.8)
     network = training(root, **changes).network

@@ -207,9 +207,6 @@ def test_aot_moves_nothing_that_costs(form: str) -> None:
         assert alignment.loss.item() <= 0
         moved += alignment.terms["mass"].item()
     assert moved > 1
-    against = pair._replace(target_logits=torch.full_like(pair.target_logits, 0.0))
-    far = against._replace(target_features=pair.target_features.detach() + 100)
-    assert make_method("aot", solver="exact").alignment(far).terms["mass"].item() <= 0.5  # half is nearer than typical
 
 
 def test_confident_pairs_that_agree_are_rewarded() -> None:
@@ -291,7 +288,7 @@ def test_numbers_that_are_none_are_refused(name: str, wrong: float) -> None:
     pair = make_pair()
     features = pair.target_features.detach().clone()
     features[3, 1] = wrong
-    with pytest.raises(aot.InvalidInput, match="must stay finite.*learning rate"):
+    with pytest.raises(aot.InvalidInput, match=r"must stay finite.*learning rate"):
         make_method(name).alignment(pair._replace(target_features=features))
 
 

@@ -140,13 +140,17 @@ def _network(run: Path, found: Run, device: torch.device) -> Network:
     name, config, classes = f"run '{run}'", found.config, found.data.get("classes", [])
     if found.result is None:
         raise InvalidInput(name, "must be finished", "one that is not", "Give the command that started it again.")
-    if found.checkpoint is None or not classes:
+    if found.checkpoint is None:
         raise InvalidInput(name, "must hold its network", "none", "Train it again.")
-    if found.checkpoint.fallback:
-        given = f"a checkpoint that is damaged, {found.checkpoint.fallback}"
-        raise InvalidInput(name, "must hold the network of its last step", given, "Train it again.")
-    network: Any = build_network(config.network, len(classes), bottleneck=config.bottleneck, seed=config.seed)
+    step, why = found.checkpoint.step, found.checkpoint.fallback
+    if step != config.iterations:
+        rule, given = f"must hold the network of its last step, {config.iterations}", f"that of step {step}"
+        raise InvalidInput(name, rule, f"{given} ({why})" if why else given, "Train it again.")
     prefix, tensors = "network.", found.checkpoint.tensors
+    named = isinstance(classes, list) and all(isinstance(each, str) for each in classes)
+    if not named or len(classes) != len(tensors[f"{prefix}classifier.bias"]):
+        raise InvalidInput(name, "must hold the names of its classes", "others", "Train it again.")
+    network: Any = build_network(config.network, len(classes), bottleneck=config.bottleneck, seed=config.seed)
     network.load_state_dict({key.removeprefix(prefix): each for key, each in tensors.items() if key.startswith(prefix)})
     return network.to(device, memory_format=memory_format(device))
 

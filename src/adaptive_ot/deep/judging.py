@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adaptive_ot.errors import InvalidInput
+
 
 class Accuracy(NamedTuple):
     """Shares of images whose class was found."""
@@ -59,6 +61,10 @@ class Result:
     @classmethod
     def of(cls, record: Mapping[str, Any], output: Path) -> Result:
         """From `record`."""
+        names = {each.name for each in fields(cls)} - {"output"}
+        if set(record) != names:
+            rule, remedy = "must hold a result of this version", "Train it again, or use the version that wrote it."
+            raise InvalidInput(f"run '{output}'", rule, "another", remedy)
         return cls(**record, output=output)
 
 

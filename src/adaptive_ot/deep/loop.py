@@ -81,16 +81,15 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                 return Result.of(directory.result, config.output)
             settle_threads()
             training = Training(config, len(source.domain.classes), device)
-            start, seconds = 0, 0.0
-            if directory.checkpoint:
-                training.restore(directory.checkpoint.tensors)
-                start, seconds = directory.checkpoint.step, directory.checkpoint.notes["seconds"]
-                if why := directory.checkpoint.fallback:
-                    note = f"goes on from step {start}: newer checkpoints are damaged ({why})"
-                    report(Progress(start, config.iterations, {}, note=note))
-            began = time.perf_counter() - seconds
+            begin = directory.checkpoint or Checkpoint(0, {}, {"seconds": 0.0, "bad_images": []})
+            if begin.tensors:
+                training.restore(begin.tensors)
+            if begin.fallback:
+                note = f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})"
+                report(Progress(begin.step, config.iterations, {}, note=note))
+            clock = time.perf_counter() - begin.notes["seconds"]
             accuracy = None
-            for step, (ours, theirs) in enumerate(paired_batches(config, source, target, start), start):
+            for step, (ours, theirs) in enumerate(paired_batches(config, source, target, begin.step), begin.step):
                 with computing(device, config):
                     losses = training.learn(step, ours, theirs)
                 done = step + 1
@@ -106,12 +105,13 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                     report(Progress(done, config.iterations, numbers, accuracy))
                 stops = said_anywhere(told_to_stop()) and not last
                 if stops or (keep_network if last else done % config.checkpoint_every == 0):
-                    notes = {"seconds": time.perf_counter() - began}
+                    bad = _bad_images(begin, source, target)
+                    notes = {"seconds": time.perf_counter() - clock, "bad_images": bad}
                     directory.save(Checkpoint(done, training.tensors(), notes))
                 if stops:
                     raise Interrupted(done)
-            bad = len(source.bad) + len(target.bad)
-            result = _result(config, directory.lines(), time.perf_counter() - began, bad)
+            bad = _bad_images(begin, source, target)
+            result = _result(config, directory.lines(), time.perf_counter() - clock, len(bad))
             directory.finish(result.record())
             return result
 
@@ -128,6 +128,11 @@ def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDire
         if first:
             said_anywhere(False)
         yield directory
+
+
+def _bad_images(begin: Checkpoint, *stores: Store) -> list[str]:
+    """Those that turned up so far; of a stream, also before the checkpoint that a run began with."""
+    return sorted({*begin.notes["bad_images"], *(path for store in stores for path, _ in store.bad)})
 
 
 def _numbers(losses: Losses, source: Batch, target: Batch | None) -> dict[str, float]:

@@ -1,0 +1,283 @@
+"""Finished runs put to use: the same numbers as at their end, and clear words where there is nothing to use."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from adaptive_ot.deep import Interrupted, Progress, Result, configure, evaluate, predict, train
+from adaptive_ot.deep.data.augment import test_views as views_of
+from adaptive_ot.deep.finished import _network
+from adaptive_ot.deep.judging import judge
+from adaptive_ot.deep.run_directory import read_run
+from adaptive_ot.errors import DataError, InvalidInput
+from patterns import SIZE, stripes
+
+NAMES = ("across", "down", "falling", "rising")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def save_folders(root):
+    """Images of two domains in a folder for every class."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(40) % 4
+    for domain, contrast in (("clear", 1.0), ("faint", 0.5)):
+        for number, (label, x) in enumerate(zip(labels, stripes(labels, rng, contrast), strict=True)):
+            folder = root / domain / NAMES[label]
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.clip(128 + 60 * x, 0, 255).astype(np.uint8)).save(folder / f"{number:02}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of a few steps with random crops, and its result; nobody changes it."""
+    folder = tmp_path_factory.mktemp("finished")
+    config = configure(
+        dataset="folders",
+        root=save_folders(folder / "data"),
+        source="clear",
+        target="faint",
+        output=folder / "run",
+        method="aot",
+        network="convnet",
+        **{"bottleneck": 16, "iterations": 25, "batch": 16, "learning_rate": 0.01, "head_factor": 1},
+        **{"resize": SIZE, "crop": 12, "crop_kind": "random", "evaluate_every": 10, "device": "cpu"},
+    )
+    return train(config)
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """One that may be broken."""
+    return shutil.copytree(finished.output, tmp_path / "run")
+
+
+# evaluate and predict
+
+
+def test_evaluate_says_what_the_run_said(finished):
+    record = json.loads((finished.output / "result.json").read_text())
+    assert Result.of(record, finished.output) == finished == evaluate(finished.output, device="cpu")
+    assert 0.25 < finished.accuracy < 1
+
+
+def test_ten_crops(finished, tmp_path):
+    """Against a run that was trained with them, and against the mean over the ten, image by image."""
+    found = read_run(finished.output)
+    ten = dataclasses.replace(found.config, test_crops="ten", output=tmp_path / "ten")
+    result = train(ten)
+    for each in (evaluate(finished.output, test_crops="ten", device="cpu"), evaluate(ten.output, device="cpu")):
+        assert (each.accuracy, each.per_class) == (result.accuracy, result.per_class)
+    network = _network(finished.output, found, torch.device("cpu")).eval()
+    right = []
+    for label, name in enumerate(NAMES):
+        for path in sorted((found.config.root / "faint" / name).iterdir()):
+            pixels = torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1)[None]
+            with torch.no_grad():
+                crops = [network(view)[1].softmax(1) for view in views_of(pixels, 12, "ten")]
+            assert len(crops) == 10
+            right.append(int(torch.cat(crops).mean(0).argmax()) == label)
+    assert np.mean(right) == pytest.approx(result.accuracy)
+    one = evaluate(finished.output, test_crops="centre", device="cpu")
+    assert one == finished
+
+
+def test_predict_agrees_with_the_accuracy(finished):
+    """In any order, and for files that lie anywhere."""
+    root = read_run(finished.output).config.root
+    files = [path for name in NAMES for path in sorted((root / "faint" / name).iterdir())][::-1]
+    seen: list[Progress] = []
+    predictions = predict(finished.output, files, device="cpu", progress=seen.append)
+    assert predictions.files == files
+    right = [label == path.parent.name for label, path in zip(predictions.labels, files, strict=True)]
+    assert np.mean(right) == pytest.approx(finished.accuracy)
+    for name, accuracy in finished.per_class.items():
+        of_class = [each for each, path in zip(right, files, strict=True) if path.parent.name == name]
+        assert np.mean(of_class) == pytest.approx(accuracy)
+    assert predictions.confidence.shape == (40,)
+    assert 0.25 <= predictions.confidence.min() <= predictions.confidence.max() <= 1
+    assert predictions.bad == []
+    assert [(now.step, now.iterations) for now in seen] == [(40, 40)]
+    (one,) = predict(finished.output, files[7:8], device="cpu").labels
+    assert one == predictions.labels[7]
+
+
+def test_predict_and_images_that_cannot_be_used(finished, tmp_path):
+    good = next((read_run(finished.output).config.root / "faint" / "down").iterdir())
+    (tmp_path / "bad.png").write_bytes(b"not an image")
+    files = [tmp_path / "bad.png", good, tmp_path / "missing.png"]
+    with pytest.raises(DataError, match=r"bad\.png"):
+        predict(finished.output, files, device="cpu")
+    predictions = predict(finished.output, files, on_bad_image="skip", device="cpu")
+    assert predictions.files == [good]
+    assert [path for path, _ in predictions.bad] == [str(files[0]), str(files[2])]
+    nothing = predict(finished.output, [], device="cpu")
+    assert (nothing.files, nothing.labels, len(nothing.confidence)) == ([], [], 0)
+    with pytest.raises(InvalidInput, match="on_bad_image"):
+        predict(finished.output, [good], on_bad_image="ignore")  # type: ignore[arg-type]
+
+
+def test_looking_changes_nothing(finished):
+    before = {path: path.read_bytes() for path in finished.output.rglob("*") if path.is_file()}
+    evaluate(finished.output, device="cpu")
+    predict(finished.output, [], device="cpu")
+    assert {path: path.read_bytes() for path in finished.output.rglob("*") if path.is_file()} == before
+
+
+# Runs that cannot be used
+
+
+def both(run):
+    """What both have to say."""
+    messages = []
+    for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu")):
+        with pytest.raises(InvalidInput) as error:
+            look()
+        messages.append(str(error.value))
+    assert messages[0] == messages[1]
+    return messages[0]
+
+
+def test_a_run_that_is_not_finished(copied):
+    (copied / "result.json").unlink()
+    assert "must be finished; got one that is not" in both(copied)
+
+
+def test_a_run_that_was_interrupted(finished, tmp_path):
+    def stop(now):
+        raise Interrupted(now.step)
+
+    config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "stopped")
+    with pytest.raises(Interrupted):
+        train(config, progress=stop)
+    assert "must be finished" in both(config.output)
+
+
+def test_a_run_without_its_network(copied):
+    shutil.rmtree(copied / "checkpoints")
+    assert "must hold its network; got none. Train it again." in both(copied)
+
+
+def test_a_run_that_kept_only_an_earlier_network(finished, tmp_path):
+    """It must not pass for the last one."""
+    config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "run", checkpoint_every=20)
+    assert train(config, keep_network=False).accuracy == finished.accuracy
+    assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*.json")] == ["step-00000020.json"]
+    assert "must hold the network of its last step, 25; got that of step 20" in both(tmp_path / "run")
+
+
+def test_a_run_whose_last_checkpoint_is_damaged(copied):
+    newest = max((copied / "checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-9])
+    assert "must hold one that is whole; got step 25: " in both(copied)
+
+
+def test_what_is_no_run(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        assert "must hold a run.json that can be read" in both(path)
+    (tmp_path / "run.json").write_text("{}")
+    assert "must hold the run.json of a training run" in both(tmp_path)
+
+
+RECORDS = [
+    ("data", {}),
+    ("data", {"classes": "abcd", "target": 1}),
+    ("data", {"classes": [1, 2, 3, 4], "target": "0"}),
+    ("data", {"classes": ["a", "b"], "target": "0"}),
+    ("config", {}),
+    ("config.network", "resnet5000"),
+    ("config.network", 3),
+    ("config.bottleneck", "wide"),
+    ("config.bottleneck", 17),
+    ("config.resize", "large"),
+    ("config.root", 3),
+    ("config.settings", 3),
+    ("config.crop", 0),
+    ("config.precision", "many digits"),
+]
+
+
+@pytest.mark.parametrize(("place", "value"), RECORDS, ids=str)
+def test_a_record_that_was_tampered_with(copied, place, value):
+    """A clear complaint, whatever it says."""
+    record = json.loads((copied / "run.json").read_text())
+    inside = record
+    *path, last = place.split(".")
+    for name in path:
+        inside = inside[name]
+    inside[last] = value
+    (copied / "run.json").write_text(json.dumps(record))
+    both_or_first(copied)
+
+
+def both_or_first(run):
+    for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu")):
+        with pytest.raises(InvalidInput):
+            look()
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "{", '{"accuracy": 1}', '{"colour": 1}'])
+def test_a_result_that_was_tampered_with(copied, content):
+    (copied / "result.json").write_text(content)
+    with pytest.raises(InvalidInput, match="run '"):
+        evaluate(copied, device="cpu")
+
+
+def test_a_finished_run_with_a_broken_result_is_not_run_again_in_silence(copied, finished):
+    config = dataclasses.replace(read_run(finished.output).config, output=copied)
+    (copied / "result.json").write_text('{"accuracy": 1}')
+    with pytest.raises(InvalidInput, match="run '"):
+        train(config)
+
+
+def test_another_target(finished, tmp_path):
+    root = save_folders(tmp_path / "data")
+    record = shutil.copytree(finished.output, tmp_path / "run")
+    content = json.loads((record / "run.json").read_text())
+    content["config"]["root"] = str(root)
+    (record / "run.json").write_text(json.dumps(content))
+    assert evaluate(record, device="cpu").accuracy == finished.accuracy  # moved, and still the same
+    next((root / "faint" / "down").iterdir()).unlink()
+    with pytest.raises(InvalidInput, match="must have the target it was trained with"):
+        evaluate(record, device="cpu")
+
+
+def test_words_and_devices_that_are_wrong(finished):
+    with pytest.raises(InvalidInput, match="test_crops"):
+        evaluate(finished.output, test_crops="five")  # type: ignore[arg-type]
+    for device in ("gpu", "cuda:99", "", "meta:meta"):
+        with pytest.raises(InvalidInput, match="device must be one that PyTorch can use"):
+            evaluate(finished.output, device=device)
+
+
+# judge and Result
+
+
+def test_judging_by_loops():
+    rng = np.random.default_rng(0)
+    labels, predicted = rng.integers(0, 4, 200), rng.integers(0, 5, 200)
+    found = judge(predicted, labels, ("a", "b", "c", "d", "absent"))
+    shares = {name: [] for name in "abcd"}
+    for guess, label in zip(predicted, labels, strict=True):
+        shares["abcd"[label]].append(float(guess == label))
+    assert found.per_class == pytest.approx({name: np.mean(each) for name, each in shares.items()})
+    assert found.mean_class == pytest.approx(np.mean([np.mean(each) for each in shares.values()]))
+    assert found.overall == pytest.approx(np.mean(np.concatenate([*shares.values()])))
+
+
+def test_results_survive_json(finished):
+    record = json.loads(json.dumps(finished.record()))
+    assert "output" not in record
+    assert Result.of(record, finished.output) == finished

@@ -1,0 +1,128 @@
+"""Runs that two processes share are the runs of one. This file is also what torchrun starts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
+
+import torch
+from safetensors.torch import load_file
+
+from adaptive_ot.deep import Interrupted, Progress, train
+from adaptive_ot.deep.distributed import process_group, rank, world_size
+from patterns import save_patterns, small_run
+
+METHODS = ("source-only", "aot", "deepjdot", "dann", "cdan", "caco")
+STEPS = 6  # few: where two pixels tie, rounding picks the one that learns
+STOP = 3
+
+
+def config_of(folder, method, name):
+    """An odd batch: 6 of one process, 7 of the other. An odd number of target images, too."""
+    return small_run(
+        folder / "patterns.npz",
+        folder / name / method,
+        method=method,
+        settings={"keys": 4, "threshold": 0.0} if method == "caco" else None,
+        **{"iterations": STEPS, "batch": 13, "bottleneck": 16, "evaluate_every": 1, "learning_rate": 0.002},
+    )
+
+
+def stopped(folder):
+    """A signal that reaches one process stops both, after the same step; then both go on."""
+    config = config_of(folder, "dann", "stopped")
+
+    def report(now: Progress) -> None:
+        if rank() == 1 and now.loading is None and now.step == STOP:
+            signal.raise_signal(signal.SIGTERM)
+
+    try:
+        train(config, progress=report)
+    except Interrupted as stop:
+        (folder / f"stopped-{rank()}.txt").write_text(str(stop.step))
+    train(config)
+
+
+def main(folder):
+    with process_group():
+        assert world_size() == 2
+        for method in METHODS:
+            result = train(config_of(folder, method, "together"))
+            (folder / f"{method}-{rank()}.json").write_text(json.dumps(result.record()))
+        stopped(folder)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main(Path(sys.argv[1]))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The runs of one process and of two."""
+    folder = tmp_path_factory.mktemp("runs")
+    save_patterns(folder / "patterns.npz", 45)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    process = subprocess.Popen(
+        [*torchrun, __file__, str(folder)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        for method in METHODS:
+            train(config_of(folder, method, "alone"))
+        output, _ = process.communicate(timeout=150)
+    finally:
+        torch.set_num_threads(threads)
+        if process.poll() is None:
+            process.terminate()  # torchrun passes it on to what it started
+            process.wait(timeout=60)
+    assert process.returncode == 0, output
+    return folder
+
+
+def lines(output):
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+
+
+def weights(output):
+    return load_file(output / "checkpoints" / f"step-{STEPS:08}.safetensors")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_two_processes_train_as_one(folder, method):
+    alone, together = folder / "alone" / method, folder / "together" / method
+    one, two = weights(alone), weights(together)
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(
+            two[name], one[name], rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
+    for ours, theirs in zip(lines(together), lines(alone), strict=True):
+        assert ours.pop("per_class") == theirs.pop("per_class")
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-5)
+    first, second = (json.loads((folder / f"{method}-{k}.json").read_text()) for k in range(2))
+    assert {**first, "seconds": 0} == {**second, "seconds": 0}
+    written = json.loads((together / "result.json").read_text())
+    assert {**first, "seconds": 0} == {**written, "seconds": 0}
+
+
+def test_a_signal_stops_both(folder):
+    """The same bits as without it."""
+    assert [(folder / f"stopped-{k}.txt").read_text() for k in range(2)] == [str(STOP)] * 2
+    whole, parts = folder / "together" / "dann", folder / "stopped" / "dann"
+    assert lines(parts) == lines(whole)
+    one, two = weights(whole), weights(parts)
+    assert all(torch.equal(one[name], two[name]) for name in one)
