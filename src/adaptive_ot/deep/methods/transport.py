@@ -13,7 +13,7 @@ import torch
 from torch.nn import functional
 
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
-from adaptive_ot.errors import InvalidInput
+from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solve import check_combination, solve
 from adaptive_ot.solvers.entropic import Entropic
@@ -95,7 +95,7 @@ def batch_plan(cost: torch.Tensor, marginals: Marginals, solver: Exact | Entropi
     given = given.cpu()
     try:
         solution = solve(given, marginals=marginals, solver=solver, raise_if_not_converged=False)
-    except InvalidInput:
+    except (InvalidInput, Infeasible):
         require_finite("cost between the batches", given)
         raise
     return solution.plan.to(cost.device, cost.dtype)
