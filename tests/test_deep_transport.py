@@ -36,8 +36,9 @@ def settings_of(cost: Any, **changes: Any) -> TransportSettings:
 
 
 def make_method(name: str, **changes: Any) -> TransportMethod:
+    """With rooms that do not change from step to step, unless asked for."""
     defaults = METHODS[name].defaults()
-    method = METHODS[name](type(defaults)(**vars(defaults) | changes), FEATURES, CLASSES)
+    method = METHODS[name](type(defaults)(**vars(defaults) | {"rooms": "equal"} | changes), FEATURES, CLASSES)
     assert isinstance(method, TransportMethod)
     return method
 
@@ -298,3 +299,50 @@ def test_numbers_that_are_none_are_refused(name: str, wrong: float) -> None:
 def test_settings_that_make_no_sense(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(aot.InvalidInput, match=named):
         make_method("aot", **changes)
+
+
+# Rooms: what the classes of a source batch may send
+
+
+def test_rooms_are_equal_at_first_and_those_of_the_target_in_the_end():
+    pair, method = make_pair(sure=100.0), make_method("aot", rooms="learned")
+    skewed = pair._replace(target_logits=pair.target_logits[[0, 0, 0, 0, 0, 0, 1, 1, 3]])  # 7 of class 0, 2 of class 1
+    assert method.source_weights(skewed._replace(progress=0.0)).tolist() == pytest.approx([1 / 12] * 12, rel=1e-12)
+    for _ in range(300):
+        weights = method.source_weights(skewed._replace(progress=1.0))
+    by_class = torch.zeros(CLASSES, dtype=torch.float64).index_add(0, pair.source_labels, weights)
+    assert by_class.tolist() == pytest.approx([7 / 9, 2 / 9, 0.0], abs=1e-6)
+    half = method.source_weights(skewed._replace(progress=0.5))
+    assert half.tolist() == pytest.approx(((weights + 1 / 12) / 2).tolist(), abs=1e-6)
+
+
+def test_shares_forget_with_every_step():
+    pair, method = make_pair(), make_method("aot", rooms="learned")
+    held = pair.target_logits.detach().softmax(1).mean(0)
+    expected = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
+    for _ in range(5):
+        method.alignment(pair)
+        expected = 0.95 * expected + 0.05 * held
+        torch.testing.assert_close(method.shares, expected, rtol=1e-12, atol=0)
+    assert not method.shares.requires_grad
+    assert "shares" in method.state_dict()  # so a resumed run has them
+
+
+@pytest.mark.parametrize("marginals", ["at-most", "equal", "fixed-mass"])
+def test_no_class_sends_more_than_its_room(marginals):
+    pair = make_pair()._replace(progress=0.9)
+    method = make_method("aot", rooms="learned", marginals=marginals)
+    for _ in range(20):
+        plan = method.alignment(pair).plan
+    assert plan is not None
+    weights = 0.1 / 12 + 0.9 * (method.shares / 4)[pair.source_labels]
+    assert (plan.sum(1) <= weights + 1e-6).all()
+    if marginals == "equal":
+        assert plan.sum(1).tolist() == pytest.approx(weights.tolist(), abs=1e-5)
+
+
+def test_rooms_of_classes_that_are_not_in_the_batch():
+    pair, method = make_pair(n=2, m=4), make_method("deepjdot", rooms="learned")
+    plan = method.alignment(pair._replace(progress=1.0)).plan
+    assert plan is not None
+    assert plan.sum().item() == pytest.approx(1.0)

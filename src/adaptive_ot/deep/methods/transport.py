@@ -24,6 +24,9 @@ from adaptive_ot.solvers.exact import Exact
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 2000
 
+# How much of the shares of the classes is left after a step.
+MEMORY = 0.95
+
 
 @dataclass(frozen=True, kw_only=True)
 class TransportSettings:
@@ -42,12 +45,15 @@ class TransportSettings:
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: float = 0.1
 
+    rooms: Literal["equal", "learned"] = "equal"  # what the classes of a source batch may send, see `source_weights`
+
 
 class TransportMethod(Method):
     """The loss <G, C> of the plan G that is optimal for the cost C between the two batches."""
 
     Settings = TransportSettings
     settings: TransportSettings
+    shares: torch.Tensor
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
@@ -58,12 +64,31 @@ class TransportMethod(Method):
             else Entropic(settings.epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
         check_combination(self.marginals, self.solver)
+        # Of the classes, as they seem to be in the target.
+        self.register_buffer("shares", torch.full((classes,), 1 / classes, dtype=torch.float64))
 
     def alignment(self, pair: Pair) -> Alignment:
         cost = joint_cost(pair, self.settings)
-        plan = batch_plan(cost, self.marginals, self.solver)
+        plan = batch_plan(cost, self.source_weights(pair), self.marginals, self.solver)
         loss = (plan * cost).sum()
         return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum()}, plan)
+
+    def source_weights(self, pair: Pair) -> torch.Tensor:
+        """Equal; or, more and more as the run goes on, such that a class weighs what it seems to weigh in the target.
+
+        A source batch has as many samples of every class, and the target may not. A class that is frequent there is
+        soon full, and what is left of it drawn to others, perhaps to classes that the target does not have at all.
+        """
+        labels = pair.source_labels
+        equal = torch.full(labels.shape, 1 / len(labels), device=labels.device, dtype=torch.float64)
+        if self.settings.rooms == "equal":
+            return equal
+        held = pair.target_logits.detach().double().softmax(1).mean(0)
+        self.shares = MEMORY * self.shares + (1 - MEMORY) * held
+        present = functional.one_hot(labels, self.classes).sum(0)
+        learned = (self.shares / present.clamp_min(1))[labels]
+        weights = (1 - pair.progress) * equal + pair.progress * learned
+        return weights / weights.sum()
 
 
 def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
@@ -84,29 +109,32 @@ def squared_distances(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
     return (x.square().sum(1)[:, None] + z.square().sum(1)[None, :] - 2 * x @ z.T).clamp_min(0)
 
 
-def batch_plan(cost: torch.Tensor, marginals: Marginals, solver: Exact | Entropic) -> torch.Tensor:
-    """The optimal plan for a small cost, a constant, on the device of the cost.
+def batch_plan(
+    cost: torch.Tensor, source_weights: torch.Tensor, marginals: Marginals, solver: Exact | Entropic
+) -> torch.Tensor:
+    """The optimal plan for a small cost, a constant, on the device of the cost; all targets weigh the same.
 
     A batch is far too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
     """
     given: Any = cost.detach().double()
+    weights: Any = source_weights
     if cost.is_cuda and isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1])):
-        return plan_in_one_launch(given, solver).to(cost.dtype)
-    given = given.cpu()
+        return plan_in_one_launch(given, weights, solver).to(cost.dtype)
+    given, weights = given.cpu(), weights.cpu()
     try:
-        solution = solve(given, marginals=marginals, solver=solver, raise_if_not_converged=False)
+        solution = solve(given, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
     except (InvalidInput, Infeasible):
         require_finite("cost between the batches", given)
         raise
     return solution.plan.to(cost.device, cost.dtype)
 
 
-def plan_in_one_launch(cost: torch.Tensor, solver: Entropic) -> torch.Tensor:
-    """What `solve` finds for adaptive transport with equal weights, without its certificate: nobody waits for a GPU."""
+def plan_in_one_launch(cost: torch.Tensor, source_weights: torch.Tensor, solver: Entropic) -> torch.Tensor:
+    """What `solve` finds for adaptive transport, without its certificate: nobody waits for a GPU."""
     from adaptive_ot.solvers.softmin.triton import solve_batch
 
-    n, m = cost.shape
-    weights = torch.cat([cost.new_full((1, n), 1 / n), cost.new_full((1, m), 1 / m)], dim=1)
+    m = cost.shape[1]
+    weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
     settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
     return solve_batch(cost[None], weights, *settings)[0][0]
 
