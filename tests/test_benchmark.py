@@ -136,6 +136,7 @@ def test_another_plan_is_refused_by_what_differs(tmp_path, other, difference):
         ({PLAN: b"[]"}, "must hold a plan.json that can be read"),
         ({PLAN: b"\xff"}, "must hold a plan.json that can be read"),
         ({CELLS: b""}, "must hold the plan.json of its cells.jsonl"),
+        ({"results.md": b"my notes"}, "must be new, empty, or hold a benchmark; got one with results.md"),
     ],
 )
 def test_directories_of_others_are_refused(tmp_path, files, message):

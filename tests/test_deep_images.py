@@ -312,6 +312,7 @@ def test_streaming_leaves_the_global_generator_alone(domain):
 
 
 def test_an_interruption_ends_the_decoding(domain, monkeypatch):
+    others = set(multiprocessing.active_children())
     many = good(domain)._replace(images=good(domain).images * 1000, labels=np.tile(good(domain).labels, 1000))
     seen = []
 
@@ -323,7 +324,7 @@ def test_an_interruption_ends_the_decoding(domain, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         open_store(many, resize=8, device=CPU, storage="device", progress=interrupt)
     assert len(seen) < 100
-    assert not multiprocessing.active_children()
+    assert set(multiprocessing.active_children()) <= others
 
 
 def test_filters_of_warnings_are_as_before(domain):

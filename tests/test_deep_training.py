@@ -212,3 +212,24 @@ def test_source_only_never_looks_at_the_target(root, tmp_path):
         train(each)
     one, two = (each.output / "checkpoints" / "step-00000010.safetensors" for each in (config, other))
     assert one.read_bytes() == two.read_bytes()
+
+
+def test_random_numbers_of_the_caller_stay_as_they_were(root, tmp_path):
+    torch.manual_seed(5)
+    expected = torch.rand(3)
+    torch.manual_seed(5)
+    train(small_run(root, tmp_path / "run", iterations=2))
+    assert torch.equal(torch.rand(3), expected)
+
+
+def test_one_class_is_nothing_to_learn(tmp_path):
+    path = tmp_path / "one.npz"
+    images, labels = np.zeros((40, 8, 8), np.uint8), np.zeros(40, np.int64)
+    np.savez(path, clear_train_x=images, clear_train_y=labels, faint_train_x=images, faint_train_y=labels)
+    with pytest.raises(InvalidInput, match="must have at least two classes"):
+        train(small_run(path, tmp_path / "run"))
+
+
+def test_devices_that_cannot_compute(root, tmp_path):
+    with pytest.raises(InvalidInput, match="device must be one that PyTorch can use"):
+        train(small_run(root, tmp_path / "run", device="meta"))

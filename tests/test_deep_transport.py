@@ -348,3 +348,9 @@ def test_rooms_of_classes_that_are_not_in_the_batch():
     plan = method.alignment(pair._replace(progress=1.0)).plan
     assert plan is not None
     assert plan.sum().item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("name", ["alpha", "kappa", "beta"])
+def test_costs_with_a_wrong_sign_are_refused(name):
+    with pytest.raises(aot.InvalidInput, match=name):
+        make_method("aot", **{name: -1.0})

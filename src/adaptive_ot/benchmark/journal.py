@@ -35,6 +35,11 @@ class Journal:
             elif (directory / CELLS).exists():
                 rule = f"must hold the {PLAN} of its {CELLS}"
                 raise InvalidInput(self.name, rule, "none", "Choose another directory.")
+            elif others := sorted(path.name for path in directory.iterdir() if not path.name.startswith(".")):
+                given = f"one with {', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
+                raise InvalidInput(
+                    self.name, "must be new, empty, or hold a benchmark", given, "Choose another directory."
+                )
             else:
                 text = json.dumps(plan.record(), indent=2)
                 write_atomically("output", directory / PLAN, lambda file: file.write(text.encode()))

@@ -27,6 +27,7 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
+        torch.autocast(device.type, enabled=False)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
         raise InvalidInput("device", "must be one that PyTorch can use", f"'{name}': {reason}", "Try 'cpu'.") from None

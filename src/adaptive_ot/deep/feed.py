@@ -16,11 +16,15 @@ from adaptive_ot.deep.data.domain import Domain, read_domains
 from adaptive_ot.deep.data.stores import Store, open_store
 from adaptive_ot.deep.distributed import rank, world_size
 from adaptive_ot.deep.training import Batch
+from adaptive_ot.errors import InvalidInput
 
 
 def open_stores(config: Config, device: torch.device, report: Callable[[str], None]) -> tuple[Store, Store]:
     """The images of source and target; `report` hears what is done."""
     source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    if len(source.classes) < 2:
+        given = f"{', '.join(source.classes)} alone"
+        raise InvalidInput(f"source '{config.source}'", "must have at least two classes", given, "Add another.")
     return store_of(source, config, device, report, labelled=True), store_of(target, config, device, report)
 
 

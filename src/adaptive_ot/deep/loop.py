@@ -73,8 +73,8 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
     def loading(what: str) -> None:
         report(Progress(0, config.iterations, {}, loading=what))
 
-    with process_group(), _signals() as told_to_stop:
-        device = pick_device(config.device)
+    device = pick_device(config.device)
+    with process_group(), _signals() as told_to_stop, _own_random_numbers(device):
         source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
             if directory.result:
@@ -114,6 +114,13 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
             result = _result(config, directory.lines(), time.perf_counter() - clock, len(bad))
             directory.finish(result.record())
             return result
+
+
+@contextmanager
+def _own_random_numbers(device: torch.device) -> Iterator[None]:
+    """Steps seed the generators; whoever called has theirs back as they were."""
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        yield
 
 
 @contextmanager

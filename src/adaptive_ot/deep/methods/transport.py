@@ -12,6 +12,7 @@ from typing import Any, Literal
 import torch
 from torch.nn import functional
 
+from adaptive_ot._validation import number
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
@@ -57,6 +58,8 @@ class TransportMethod(Method):
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
+        for name in ("alpha", "kappa", "beta"):
+            number(name, getattr(settings, name), minimum=0.0)
         self.marginals = _marginals(settings)
         self.solver = (
             Exact()
