@@ -1,7 +1,18 @@
 """Settings for all tests."""
 
+import pytest
 from hypothesis import settings
 
 # The same examples on every machine, however slow, and nothing left on disk.
 settings.register_profile("repeatable", max_examples=300, deadline=None, derandomize=True, database=None)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Small networks are faster so, and sums are rounded alike on every machine."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)

@@ -1,7 +1,5 @@
 """Two processes that share a batch compute what one does. This file is also what torchrun starts."""
 
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +17,7 @@ from adaptive_ot.deep import distributed
 from adaptive_ot.deep.distributed import gather, process_group, rank, with_global_batch_norm, world_size
 from adaptive_ot.deep.networks import build_network
 from adaptive_ot.errors import InvalidInput
+from processes import torchrun
 
 PROCESSES = 2
 STEPS = 5
@@ -80,23 +79,8 @@ if __name__ == "__main__":
 def together(tmp_path_factory):
     """What each of two processes computed."""
     folder = tmp_path_factory.mktemp("together")
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={PROCESSES}"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(
-        [*torchrun, __file__, str(folder)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        output, _ = process.communicate(timeout=150)
-    finally:
-        if process.poll() is None:
-            process.terminate()  # torchrun passes it on to what it started
-            process.wait(timeout=60)
-    assert process.returncode == 0, output
+    with torchrun(__file__, folder, PROCESSES):
+        pass
     return lambda name: [load_file(folder / f"{name}-{k}.safetensors") for k in range(PROCESSES)]
 
 

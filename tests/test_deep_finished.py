@@ -20,12 +20,7 @@ from patterns import SIZE, stripes
 NAMES = ("across", "down", "falling", "rising")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def save_folders(root):

@@ -299,7 +299,9 @@ if __name__ == "__main__":
     result = subprocess.run(
         [sys.executable, path], input=pickle.dumps(good(domain)), capture_output=True, timeout=120, check=False
     )
-    assert (result.stdout.strip(), result.stderr) == (b"done", b"")
+    assert (result.stdout.strip(), result.returncode) == (b"done", 0)
+    if method == "fork":  # of the other kind torch itself may complain when they are ended early
+        assert result.stderr == b""
 
 
 def test_streaming_leaves_the_global_generator_alone(domain):

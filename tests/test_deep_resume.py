@@ -6,7 +6,6 @@ import signal
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 from safetensors.torch import load_file
 
@@ -24,12 +23,7 @@ def root(tmp_path_factory):
     return save_patterns(tmp_path_factory.mktemp("patterns") / "patterns.npz", 48)
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def stop_at(step, number=signal.SIGINT, times=1):
@@ -113,7 +107,7 @@ def test_one_step_at_a_time(root, tmp_path):
     assert one.read_bytes() == other.read_bytes()
 
 
-def test_a_second_signal_is_obeyed_at_once(root, tmp_path):
+def test_a_second_ctrl_c_is_obeyed_at_once(root, tmp_path):
     config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
     with pytest.raises(KeyboardInterrupt) as stop:
         train(config, progress=stop_at(10, times=2))
@@ -121,6 +115,14 @@ def test_a_second_signal_is_obeyed_at_once(root, tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
     train(config)
     assert (tmp_path / "run" / "result.json").exists()
+
+
+def test_whoever_says_terminate_twice_means_once(root, tmp_path):
+    """As a pool of processes does when one of them has ended."""
+    config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
+    with pytest.raises(Interrupted) as stop:
+        train(config, progress=stop_at(10, signal.SIGTERM, times=2))
+    assert stop.value.step == 10
 
 
 def test_a_signal_at_the_last_step_comes_too_late(root, tmp_path):

@@ -1,9 +1,7 @@
 """Runs that two processes share are the runs of one. This file is also what torchrun starts."""
 
 import json
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,6 +15,7 @@ from safetensors.torch import load_file
 from adaptive_ot.deep import Interrupted, Progress, train
 from adaptive_ot.deep.distributed import process_group, rank, world_size
 from patterns import save_patterns, small_run
+from processes import torchrun
 
 METHODS = ("source-only", "aot", "deepjdot", "dann", "cdan", "caco")
 STEPS = 6  # few: where two pixels tie, rounding picks the one that learns
@@ -64,32 +63,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
+def folder(tmp_path_factory, one_thread):
     """The runs of one process and of two."""
     folder = tmp_path_factory.mktemp("runs")
     save_patterns(folder / "patterns.npz", 45)
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    process = subprocess.Popen(
-        [*torchrun, __file__, str(folder)],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
-    threads = torch.get_num_threads()
-    try:
-        torch.set_num_threads(1)
+    with torchrun(__file__, folder, 2):
         for method in METHODS:
             train(config_of(folder, method, "alone"))
-        output, _ = process.communicate(timeout=150)
-    finally:
-        torch.set_num_threads(threads)
-        if process.poll() is None:
-            process.terminate()  # torchrun passes it on to what it started
-            process.wait(timeout=60)
-    assert process.returncode == 0, output
     return folder
 
 

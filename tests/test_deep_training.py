@@ -23,13 +23,7 @@ def root(tmp_path_factory):
     return save_patterns(tmp_path_factory.mktemp("patterns") / "patterns.npz")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Small networks are faster so, and sums are rounded alike on every machine."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -12,6 +12,8 @@ from adaptive_ot import Progress
 from adaptive_ot.cli import show
 
 if TYPE_CHECKING:
+    from rich import progress
+
     from adaptive_ot import deep
     from adaptive_ot.benchmark import engine
 
@@ -82,18 +84,8 @@ def cells_bar() -> Iterator[Callable[[engine.Progress], None] | None]:
     if not console.is_terminal:
         yield None
         return
-    from rich import progress
-
-    columns = (
-        progress.BarColumn(bar_width=24),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("time left"),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}", markup=False),
-    )
     # Cells take from a fraction of a second to minutes: the estimate looks far back.
-    with progress.Progress(*columns, console=console, transient=True, speed_estimate_period=3600) as bar:
-        task = bar.add_task("reading the data", total=None)
+    with _counting(console, speed_estimate_period=3600) as (bar, task):
 
         def report(now: engine.Progress) -> None:
             bar.update(task, total=now.total, completed=now.done, description=str(now.running))
@@ -113,17 +105,7 @@ def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None
     if not (wanted and console.is_terminal):
         yield note if wanted else None
         return
-    from rich import progress
-
-    columns = (
-        progress.BarColumn(bar_width=24),
-        progress.MofNCompleteColumn(),
-        progress.TextColumn("time left"),
-        progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}", markup=False),
-    )
-    with progress.Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("reading the data", total=None)
+    with _counting(console) as (bar, task):
 
         def report(now: deep.Progress) -> None:
             note(now)
@@ -133,3 +115,19 @@ def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None
                 bar.update(task, description=show.printable(now.loading))
 
         yield report
+
+
+@contextmanager
+def _counting(console: Console, **options: Any) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
+    """A bar for so many of something, with the time that is left; it begins by reading the data."""
+    from rich import progress
+
+    columns = (
+        progress.BarColumn(bar_width=24),
+        progress.MofNCompleteColumn(),
+        progress.TextColumn("time left"),
+        progress.TimeRemainingColumn(),
+        progress.TextColumn("{task.description}", markup=False),
+    )
+    with progress.Progress(*columns, console=console, transient=True, **options) as bar:
+        yield bar, bar.add_task("reading the data", total=None)

@@ -29,6 +29,10 @@ class Checkpoint(NamedTuple):
     notes: dict[str, Any]  # JSON values
     fallback: str | None = None  # why it is not the newest one
 
+    def part(self, prefix: str) -> dict[str, torch.Tensor]:
+        """The tensors whose names begin so, by the rest of their names."""
+        return {name.removeprefix(prefix): each for name, each in self.tensors.items() if name.startswith(prefix)}
+
 
 class Manifest(NamedTuple):
     """What proves that a checkpoint is whole, and whose it is."""

@@ -44,17 +44,12 @@ def computing(device: torch.device, config: Config) -> Iterator[None]:
     if precision == "auto":
         precision = "bf16" if device.type == "cuda" else "float32"
     short = precision != "float32"
-    matmul = torch.backends.cuda.matmul
-    before = matmul.allow_tf32
-    matmul.allow_tf32 = short
-    try:
-        with (
-            torch.backends.cudnn.flags(enabled=True, benchmark=not fixed, deterministic=fixed, allow_tf32=short),
-            torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"),
-        ):
-            yield
-    finally:
-        matmul.allow_tf32 = before
+    with (
+        torch.backends.cudnn.flags(enabled=True, benchmark=not fixed, deterministic=fixed, allow_tf32=short),
+        _products_in_tf32(short),
+        torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"),
+    ):
+        yield
 
 
 def memory_format(device: torch.device) -> torch.memory_format:
@@ -65,12 +60,17 @@ def memory_format(device: torch.device) -> torch.memory_format:
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
     """Neither bfloat16 nor tf32, which have three digits: too few for differences of features."""
+    with _products_in_tf32(False), torch.autocast(device.type, enabled=False):
+        yield
+
+
+@contextmanager
+def _products_in_tf32(allowed: bool) -> Iterator[None]:
     matmul = torch.backends.cuda.matmul
     before = matmul.allow_tf32
-    matmul.allow_tf32 = False
+    matmul.allow_tf32 = allowed
     try:
-        with torch.autocast(device.type, enabled=False):
-            yield
+        yield
     finally:
         matmul.allow_tf32 = before
 

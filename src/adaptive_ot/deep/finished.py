@@ -146,12 +146,12 @@ def _network(run: Path, found: Run, device: torch.device) -> Network:
     if step != config.iterations:
         rule, given = f"must hold the network of its last step, {config.iterations}", f"that of step {step}"
         raise InvalidInput(name, rule, f"{given} ({why})" if why else given, "Train it again.")
-    prefix, tensors = "network.", found.checkpoint.tensors
+    tensors = found.checkpoint.part("network.")
     named = isinstance(classes, list) and all(isinstance(each, str) for each in classes)
-    if not named or len(classes) != len(tensors[f"{prefix}classifier.bias"]):
+    if not named or len(classes) != len(tensors["classifier.bias"]):
         raise InvalidInput(name, "must hold the names of its classes", "others", "Train it again.")
     network: Any = build_network(config.network, len(classes), bottleneck=config.bottleneck, seed=config.seed)
-    network.load_state_dict({key.removeprefix(prefix): each for key, each in tensors.items() if key.startswith(prefix)})
+    network.load_state_dict(tensors)
     return network.to(device, memory_format=memory_format(device))
 
 

@@ -74,7 +74,8 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
         report(Progress(0, config.iterations, {}, loading=what))
 
     device = pick_device(config.device)
-    with process_group(), _signals() as told_to_stop, _own_random_numbers(device):
+    seeded = [device] if device.type == "cuda" else []  # by every step, and given back as they were
+    with process_group(), _signals() as told_to_stop, torch.random.fork_rng(devices=seeded):
         source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
             if directory.result:
@@ -83,7 +84,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
             training = Training(config, len(source.domain.classes), device)
             begin = directory.checkpoint or Checkpoint(0, {}, {"seconds": 0.0, "bad_images": []})
             if begin.tensors:
-                training.restore(begin.tensors)
+                training.restore(begin)
             if begin.fallback:
                 note = f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})"
                 report(Progress(begin.step, config.iterations, {}, note=note))
@@ -114,13 +115,6 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
             result = _result(config, directory.lines(), time.perf_counter() - clock, len(bad))
             directory.finish(result.record())
             return result
-
-
-@contextmanager
-def _own_random_numbers(device: torch.device) -> Iterator[None]:
-    """Steps seed the generators; whoever called has theirs back as they were."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        yield
 
 
 @contextmanager
@@ -190,14 +184,17 @@ def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_ima
 
 @contextmanager
 def _signals() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM came: a step is finished before it is obeyed. A second one is obeyed at once."""
+    """Whether Ctrl-C or SIGTERM came: a step is finished before it is obeyed. A second Ctrl-C is obeyed at once.
+
+    A second SIGTERM is not: a pool of processes that has lost one sends it to those that were told already.
+    """
     told = threading.Event()
     if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
         yield told.is_set
         return
 
-    def hear(*_: object) -> None:
-        if told.is_set():
+    def hear(number: int, _: object) -> None:
+        if told.is_set() and number == signal.SIGINT:
             raise KeyboardInterrupt
         told.set()
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config, filled_in, method_named
 from adaptive_ot.deep.device import full_precision, memory_format
 from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
@@ -119,14 +120,14 @@ class Training:
                 kept[f"momentum.{number}"] = momentum
         return kept
 
-    def restore(self, tensors: dict[str, torch.Tensor]) -> None:
+    def restore(self, checkpoint: Checkpoint) -> None:
         """Go on from what `tensors` gave."""
-        for prefix, module in (("network.", self.network), ("method.", self.method)):
-            own = {name.removeprefix(prefix): each for name, each in tensors.items() if name.startswith(prefix)}
-            module.load_state_dict(own)
-        for number, parameter in enumerate(self._parameters()):
-            if (momentum := tensors.get(f"momentum.{number}")) is not None:
-                self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
+        self.network.load_state_dict(checkpoint.part("network."))
+        self.method.load_state_dict(checkpoint.part("method."))
+        parameters = self._parameters()
+        for number, momentum in checkpoint.part("momentum.").items():
+            parameter = parameters[int(number)]
+            self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
 
     def _new_method(self, classes: int) -> Method:
         config = self.config

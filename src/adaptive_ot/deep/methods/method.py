@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,8 +10,6 @@ import torch
 from torch import nn
 
 from adaptive_ot.errors import InvalidInput
-
-Encoder = Callable[[torch.Tensor], tuple[torch.Tensor, torch.Tensor]]
 
 
 class Pair(NamedTuple):
@@ -45,7 +44,7 @@ def require_finite(what: str, values: torch.Tensor) -> None:
         raise InvalidInput(what, "must stay finite", "numbers that are not", "Lower the learning rate.")
 
 
-class Method(nn.Module):
+class Method(nn.Module, ABC):
     """A method: its parameters, if it has any, train with the head of the network.
 
     Parameters
@@ -71,9 +70,9 @@ class Method(nn.Module):
     def begin(self, network: nn.Module) -> None:
         """Called once with the untrained network, before parameters are listed."""
 
+    @abstractmethod
     def alignment(self, pair: Pair) -> Alignment:
         """The loss of one step."""
-        raise NotImplementedError
 
     def after_step(self, network: nn.Module) -> None:
         """Called after every step of the optimiser."""
