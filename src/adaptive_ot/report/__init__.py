@@ -1,0 +1,1 @@
+"""Pages that show what was matched, and what was left alone."""
