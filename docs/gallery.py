@@ -66,10 +66,12 @@ def mass_against_overlap() -> Any:
 def sensitivity() -> Any:
     curves = []
     for parameter, values in {"kappa": (0.1, 0.25, 0.5, 1.0, 2.0), "beta": (0.25, 0.5, 1.0, 2.0, 4.0)}.items():
-        found = np.array([[digits_accuracy(seed, **{parameter: value}) for seed in range(3)] for value in values])
+        found = np.array(
+            [[accuracy(seed, adapted(seed, **{parameter: value})) for seed in range(3)] for value in values]
+        )
         default = {"kappa": 0.5, "beta": 1.0}[parameter]
         curves.append(plot.Curve(parameter, values, found.mean(axis=1), found.std(axis=1, ddof=1), default))
-    baseline = float(np.mean([digits_accuracy(seed, adapt=False) for seed in range(3)]))
+    baseline = float(np.mean([accuracy(seed, source_only(seed)) for seed in range(3)]))
     return plot.sensitivity(curves, baseline=("source only", baseline))
 
 
@@ -117,7 +119,7 @@ def digits(seed: int = 0) -> Digits:
 
 
 @cache
-def adapted(seed: int = 0, **settings: float) -> Any:
+def adapted(seed: int = 0, **settings: Any) -> Any:
     """The classifier of the demo, fitted on both domains; no label of the target is read."""
     from adaptive_ot.adapt import JointTransportClassifier
     from adaptive_ot.benchmark.method import stacked
@@ -126,12 +128,16 @@ def adapted(seed: int = 0, **settings: float) -> Any:
     return JointTransportClassifier(**settings).fit(both, labels, sample_domain=domain)
 
 
-def digits_accuracy(seed: int, *, adapt: bool = True, **settings: float) -> float:
-    """In percent, on the digits of the target."""
+def source_only(seed: int) -> Any:
+    """The same classifier, fitted on the source alone."""
     from adaptive_ot.adapt import JointTransportClassifier
 
+    return JointTransportClassifier().fit(digits(seed).x, digits(seed).y)
+
+
+def accuracy(seed: int, model: Any) -> float:
+    """In percent, on the digits of the target."""
     here = digits(seed)
-    model = adapted(seed, **settings) if adapt else JointTransportClassifier().fit(here.x, here.y)
     return 100 * float(np.mean(model.predict(here.z[~here.outlier]) == here.true_class[~here.outlier]))
 
 
