@@ -287,7 +287,9 @@ class TestSamples:
         for pair in (*others, first):
             browser.point(sheet, *self.place(browser, digits, pair))
             assert shown_pairs(browser) == [pair]
-            assert browser.one(".cursor").is_displayed()
+            cursor, box = browser.one(".cursor").rect, sheet.rect
+            middle = [cursor["x"] - box["x"] + 7.5 - box["width"] / 2, cursor["y"] - box["y"] + 7.5 - box["height"] / 2]
+            assert middle == pytest.approx(self.place(browser, digits, pair), abs=3)
         browser.point(browser.one("h1"))
         assert shown_pairs(browser) == kept
         browser.point(sheet, *self.place(browser, digits, first), click=True)
