@@ -37,7 +37,7 @@ $(VENV)/.%: $(VENV)/.venv pyproject.toml constraints.txt
 	touch $@
 
 # Reports are tested in Chromium. Where none can be installed, these tests are skipped.
-APT := $(shell test "$$(id -u)" = 0 || echo sudo -n) apt-get -qq
+APT := $(shell test "$$(id -u)" = 0 || echo sudo -n) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 $(VENV)/.browser: $(VENV)/.venv
 	@command -v chromedriver > /dev/null \
 	|| { $(APT) update && $(APT) install --yes --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1 \
