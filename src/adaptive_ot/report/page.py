@@ -1,0 +1,144 @@
+"""A page: one HTML file that needs nothing else, and lets nothing else in."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from base64 import b64encode
+from hashlib import sha256
+from numbers import Real
+from typing import TYPE_CHECKING, Any
+
+from adaptive_ot import _validation as check
+from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.report.contents import Explorer, Facts, Note, Page, Picture, Table
+from adaptive_ot.report.explorer import explore
+from adaptive_ot.report.images import data_uri
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+PARTS = (Facts, Table, Picture, Explorer, Note)
+
+# HTML knows no control characters but these two, and UTF-8 no surrogates.
+_UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
+
+
+def render(page: Page) -> str:
+    """Turn what there is to see into a page.
+
+    Parameters
+    ----------
+    page
+        What it holds. No text in it is trusted.
+
+    Returns
+    -------
+    The HTML. The only script and style it runs are ours; it loads nothing.
+
+    Examples
+    --------
+    >>> html = render(Page("Digits", "MNIST to USPS", [Note("All of the mass moved.")]))
+    >>> "<h1>Digits</h1>" in html, "http" in html.partition("<body>")[2]
+    (True, False)
+    """
+    check.instance("page", page, Page)
+    environment = _environment()
+    parts = [_view(number, part) for number, part in enumerate(page.parts, 1)]
+    script = _source(environment, "page.js")
+    if any(part["kind"] == "explorer" for part in parts):
+        script += _source(environment, "explorer.js")
+    style = _source(environment, "page.css")
+    return environment.get_template("page.html").render(
+        page=page, parts=parts, style=style, script=script, policy=_policy(style, script)
+    )
+
+
+def _environment() -> Environment:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise MissingDependency("jinja2", "report") from None
+    environment = Environment(
+        loader=PackageLoader("adaptive_ot.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"shown": _shown, "sorted_by": _sorted_by}
+    return environment
+
+
+def _source(environment: Environment, name: str) -> Any:
+    """A file of ours, as it is."""
+    from markupsafe import Markup
+
+    assert environment.loader is not None
+    return Markup(environment.loader.get_source(environment, name)[0])
+
+
+def _policy(style: str, script: str) -> str:
+    """Nothing but this very style and script, and images inside the page."""
+    style_hash, script_hash = (b64encode(sha256(text.encode()).digest()).decode() for text in (style, script))
+    return (
+        f"default-src 'none'; img-src data:; style-src 'sha256-{style_hash}'; script-src 'sha256-{script_hash}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+
+
+def _view(number: int, part: Any) -> dict[str, Any]:
+    """What the template of a part needs beside the part itself."""
+    name = f"parts[{number - 1}]"
+    check.instance(name, part, *PARTS)
+    view: dict[str, Any] = {"id": f"part-{number}", "kind": type(part).__name__.lower(), "part": part}
+    if isinstance(part, Table):
+        _check_table(name, part)
+    if isinstance(part, Picture):
+        view |= {"light": data_uri(f"{name}.light", part.light), "dark": data_uri(f"{name}.dark", part.dark)}
+    if isinstance(part, Explorer):
+        data = explore(part.match)
+        view |= {"data": data, "json": _json(data)}
+    return view
+
+
+def _check_table(name: str, table: Table) -> None:
+    for k, row in enumerate(table.rows):
+        if len(row) != len(table.columns):
+            rule = f"must have {len(table.columns)} cells, one a column"
+            raise InvalidInput(f"{name}.rows[{k}]", rule, len(row), "Use None for a cell without a value.")
+
+
+def _json(data: Any) -> Any:
+    """JSON that neither ends a script element nor opens a comment in it."""
+    from markupsafe import Markup
+
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # in ASCII
+    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+
+
+def _printable(value: Any) -> Any:
+    """What stands for every value on the page: text without what HTML cannot hold."""
+    if not isinstance(value, str) or hasattr(value, "__html__"):
+        return value
+    return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", re.sub("\r\n?", "\n", value))
+
+
+def _shown(cell: Any) -> Any:
+    """A cell of a table as it is read."""
+    if cell is None or cell != cell:
+        return "–"
+    if isinstance(cell, str) or not isinstance(cell, Real) or isinstance(cell, bool):
+        return str(cell)
+    if math.isinf(cell):
+        return "∞" if cell > 0 else "−∞"
+    return str(int(cell)) if isinstance(cell, int) else f"{float(cell):.4g}".replace("-", "−")
+
+
+def _sorted_by(cell: Any) -> str | None:
+    """The number by which a cell is sorted, if it is one."""
+    if isinstance(cell, str | bool) or not isinstance(cell, Real) or cell != cell:
+        return None
+    return repr(float(cell)).replace("inf", "Infinity")
