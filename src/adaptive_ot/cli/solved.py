@@ -1,0 +1,76 @@
+"""The report of a solve: its record, and the page made from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_ot import Progress, Solution, plot
+from adaptive_ot._environment import environment
+from adaptive_ot.costs import PointCost
+from adaptive_ot.report import write_report
+from adaptive_ot.report.contents import Match, Samples
+from adaptive_ot.report.pictures import Drawn, drawn
+from adaptive_ot.report.record import SOLVE, write_record
+from adaptive_ot.report.solutions import MOST_SAMPLES, match_of
+
+# Coordinates of a point that are shown.
+COORDINATES = 8
+
+# More points are one blot, and without points, more of a side than this are one tangle.
+MOST_POINTS = 20_000
+FEW = 60
+
+
+def report(
+    folder: Path,
+    solution: Solution,
+    summary: Mapping[str, Any],
+    configuration: Mapping[str, Any],
+    trace: Sequence[Progress],
+) -> list[str]:
+    """Write everything into a directory, in the place of an older report; the names of the files."""
+    about = {**summary, "configuration": configuration, "environment": environment()}
+    names = write_record("--report", folder, SOLVE, about, _match(solution), _pictures(solution, trace))
+    write_report(folder)
+    return names
+
+
+def _match(solution: Solution) -> Match | None:
+    problem = solution.problem
+    if max(problem.cost.shape) > MOST_SAMPLES:
+        return None
+    points = _points(solution) or (None, None)
+    weights = problem.source_weights, problem.target_weights
+    sides = []
+    for name, size, where, weight in zip(("source", "target"), problem.cost.shape, points, weights, strict=True):
+        numbered = [f"{name} {k}" for k in range(size)]
+        if where is None:
+            sides.append(Samples(names=numbered, weights=weight))
+        else:
+            columns = [f"coordinate {k}" for k in range(where.shape[1])][:COORDINATES]
+            sides.append(Samples(names=numbered, weights=weight, values=where[:, :COORDINATES], columns=columns))
+    return match_of(solution, *sides)
+
+
+def _pictures(solution: Solution, trace: Sequence[Progress]) -> dict[str, Drawn]:
+    n, m = solution.problem.cost.shape
+    points = _points(solution)
+    if points is None and max(n, m) <= FEW:  # on two lines
+        points = np.linspace(0, 1, n)[:, None], np.linspace(0, 1, m)[:, None]
+    pictures = {}
+    if points is not None and n + m <= MOST_POINTS:
+        pictures["transport"] = drawn(lambda: plot.transport(solution, *points))
+    pictures["plan"] = drawn(lambda: plot.plan(solution))
+    if sum(math.isfinite(now.gap) or math.isfinite(now.error) for now in trace) > 1:
+        pictures["convergence"] = drawn(lambda: plot.convergence({solution.problem.marginals.title: trace}))
+    return pictures
+
+
+def _points(solution: Solution) -> tuple[np.ndarray, np.ndarray] | None:
+    cost = solution.problem.cost
+    return (cost.x, cost.z) if isinstance(cost, PointCost) and cost.x.shape[1] else None
