@@ -1,11 +1,15 @@
-"""What all pictures share: colours, and a figure that no window system knows of."""
+"""What all pictures share: colours, light and dark, and a figure that no window system knows of."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from adaptive_ot import _validation as check
 from adaptive_ot.errors import MissingDependency
 from adaptive_ot.solution import Solution
 
@@ -19,6 +23,71 @@ PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C"
 CLUSTER_COLOURS = (SKY, ORANGE, GREEN, VERMILLION, PURPLE, BLUE, YELLOW, GREY)
 SIDE_COLOURS = (SKY, VERMILLION)
 
+# For several curves in one picture: no yellow, which is too faint for lines; marks help where colours do not.
+CURVE_COLOURS = (VERMILLION, SKY, GREEN, ORANGE, PURPLE, GREY)
+CURVE_MARKS = ("o", "^", "s", "D", "v", "P")
+
+
+class Theme(NamedTuple):
+    """A background, and what stands out from it: text, a single curve, and one hue from nothing to most."""
+
+    background: str
+    text: str
+    curve: str
+    heat: tuple[str, ...] | str
+
+
+# One hue reads the same with any colour vision, and in print; on a dark background it gets lighter.
+THEMES = {
+    "light": Theme("white", "black", BLUE, "Blues"),
+    "dark": Theme("#16191D", "#E6E8EB", SKY, ("#16191D", "#0E3D5C", "#1272A8", SKY, "#E8F5FD")),
+}
+
+_chosen: ContextVar[Theme | None] = ContextVar("theme", default=None)
+
+
+def theme(name: Literal["light", "dark"]) -> AbstractContextManager[None]:
+    """Draw for a light or for a dark background, for as long as the context lasts.
+
+    Parameters
+    ----------
+    name
+        ``"light"`` or ``"dark"``. Outside of any theme pictures are as Matplotlib is set up: light, by default.
+
+    Returns
+    -------
+    A context manager for this thread or task; Matplotlib's settings stay as they are. Pictures keep the colours that
+    they were drawn with, and may be saved later. Axes handed to a function, and their figure, are painted, too.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> from adaptive_ot import plot
+    >>> with plot.theme("dark"):
+    ...     ax = plot.plan(aot.solve([[-1.0, 9.0], [9.0, -2.0]]))
+    >>> ax.title.get_color()
+    '#E6E8EB'
+    """
+    check.choice("name", name, tuple(THEMES))
+    return _with(THEMES[name])
+
+
+@contextmanager
+def _with(chosen: Theme) -> Iterator[None]:
+    before = _chosen.set(chosen)
+    try:
+        yield
+    finally:
+        _chosen.reset(before)
+
+
+def colours() -> Theme:
+    """Those of the theme, or what Matplotlib is set to."""
+    from matplotlib import rcParams
+
+    light = THEMES["light"]
+    return _chosen.get() or light._replace(background=rcParams["figure.facecolor"], text=rcParams["text.color"])
+
 
 def new_figure(size: tuple[float, float] = (8, 6)) -> Figure:
     """A figure that no window system and no pyplot knows of."""
@@ -27,16 +96,83 @@ def new_figure(size: tuple[float, float] = (8, 6)) -> Figure:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingDependency("matplotlib", "plot") from None
-    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    figure = Figure(figsize=size, dpi=150, layout="constrained", facecolor=colours().background)
     FigureCanvasAgg(figure)
     return figure
 
 
-def new_axes() -> Axes:
-    """The axes of a new figure, open above and at the right."""
-    ax = new_figure().add_subplot()
-    ax.spines[["top", "right"]].set_visible(False)
+def axes(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
+    """The given axes, or those of a new figure, open above and at the right; painted."""
+    if ax is None:
+        ax = new_figure(size).add_subplot()
+        ax.spines[["top", "right"]].set_visible(False)
+    else:
+        from matplotlib.axes import Axes
+
+        check.instance("ax", ax, Axes)
+    return paint(ax)
+
+
+def panels(figure: Figure, rows: int, columns: int, **shared: Any) -> np.ndarray:
+    """Painted axes, open above and at the right."""
+    grid = figure.subplots(rows, columns, squeeze=False, **shared)
+    for ax in grid.flat:
+        ax.spines[["top", "right"]].set_visible(False)
+        paint(ax)
+    return grid
+
+
+def paint(ax: Axes) -> Axes:
+    """Give axes and their figure the colours of the theme; without one, leave them as Matplotlib made them."""
+    chosen = _chosen.get()
+    if chosen:
+        ax.figure.canvas.figure.set_facecolor(chosen.background)
+        ax.set_facecolor(chosen.background)
+        ax.tick_params(which="both", colors=chosen.text)  # also for ticks that are made when the figure is saved
+        for spine in ax.spines.values():
+            spine.set_edgecolor(chosen.text)
+        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+            text.set_color(chosen.text)
     return ax
+
+
+def settle(ax: Axes) -> None:
+    """Lay the figure out before it is: one time is not enough where parts grow with each other."""
+    engine = ax.figure.canvas.figure.get_layout_engine()
+    if engine:
+        engine.execute(ax.figure.canvas.figure)
+
+
+def legend(owner: Axes | Figure, handles: Sequence[Any], **settings: Any) -> None:
+    """A legend without a frame. Matplotlib would leave out labels that begin with "_", had it to find the artists."""
+    chosen: Any = {"frameon": False, "labelcolor": colours().text, **settings}
+    owner.legend(handles=handles, **chosen)
+
+
+def heat() -> Any:
+    """A colour for every number from 0, which is the background, to 1."""
+    from matplotlib import colormaps
+    from matplotlib.colors import LinearSegmentedColormap
+
+    hue = colours().heat
+    return colormaps[hue] if isinstance(hue, str) else LinearSegmentedColormap.from_list("heat", hue)
+
+
+def from_zero(largest: float, power: float) -> Any:
+    """The part of the heat that a number gets, up to the largest; a power below 1 lets small ones show."""
+    from matplotlib.colors import PowerNorm
+
+    return PowerNorm(power, vmin=0.0, vmax=largest or 1.0)
+
+
+def ink_on(colour: Any) -> str:
+    """Black or white, whichever stands out more: WCAG's ratio of luminances."""
+    from matplotlib.colors import to_rgb
+
+    rgb = np.array(to_rgb(colour))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    luminance = float(linear @ [0.2126, 0.7152, 0.0722])
+    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
 
 
 def mass_of(solution: Solution) -> str:

@@ -11,7 +11,8 @@ from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, mass_of, new_axes
+from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, axes, legend, mass_of
+from adaptive_ot.plot.columns import LONGEST_COLUMN, dress, in_columns
 from adaptive_ot.solution import Solution
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def transport(
     source_points, target_points
         Where the points are; by default the points of a `DistanceCost` or `JointCost`. In one dimension sources lie on
         a line above the targets; beyond two, all points are shown in the plane of their first two principal components.
+        Up to 60 sources x1, x2, ... and targets z1, z2, ... need no points: they stand in two columns, by cluster.
     ax
         Where to draw; by default on a new figure, which is ``ax.figure``.
     by_cluster
@@ -59,12 +61,21 @@ def transport(
     >>> ax = plot.transport(aot.solve(aot.DistanceCost(x, z, reach=2.0)))
     >>> ax.get_title()
     'mass 0.5 of at most 1, value -1.5'
+    >>> ax = plot.transport(aot.solve([[-1.0, 9.0], [9.0, 9.0]]))  # no points
+    >>> [text.get_text() for text in ax.texts]
+    ['x1', 'x2', 'z1', 'z2']
     """
     check.instance("solution", solution, Solution)
     points = _points(solution, source_points, target_points)
-    ax = new_axes() if ax is None else ax
-    source, target = _in_the_plane(ax, *points)
     palette = _palette(solution, by_cluster)
+    if points is None:
+        columns = in_columns(solution)
+        ax = axes(ax, (7, 3 + 0.15 * max(solution.problem.cost.shape)))
+        dress(ax, columns, palette.clusters)
+        source, target, _ = columns
+    else:
+        ax = axes(ax)
+        source, target = _in_the_plane(ax, *points)
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     size = float(np.clip(10_000 / max(1, len(source) + len(target)), 8, 70))
     _draw_lines(ax, solution, source, target, palette.lines, 0.25 * np.sqrt(size))
@@ -77,9 +88,11 @@ def transport(
     return ax
 
 
-def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The points of both sides, checked against each other and the plan."""
+def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | None:
+    """The points of both sides, checked against each other and the plan; None if there are none, and need not be."""
     cost = solution.problem.cost
+    if all(each is None for each in given) and not isinstance(cost, PointCost) and max(cost.shape) <= LONGEST_COLUMN:
+        return None
     defaults = (cost.x, cost.z) if isinstance(cost, PointCost) else (None, None)
     names = ("source_points", "target_points")
     points = []
@@ -120,12 +133,13 @@ def _principal_axes(centred: np.ndarray) -> np.ndarray:
 
 
 class _Palette(NamedTuple):
-    """A colour for every source, target and line, and one a side for the legend."""
+    """A colour for every source, target and line, one a side for the legend, and those that clusters have, if any."""
 
     source: np.ndarray
     target: np.ndarray
     lines: np.ndarray
     legend: tuple[str, str]
+    clusters: list[str]
 
 
 def _palette(solution: Solution, by_cluster: bool | None) -> _Palette:
@@ -134,13 +148,13 @@ def _palette(solution: Solution, by_cluster: bool | None) -> _Palette:
     n, m = solution.problem.cost.shape
     rows = solution.main_pairs()[0]
     if by_cluster is False or (by_cluster is None and len(clusters) > len(CLUSTER_COLOURS)):
-        return _Palette(
-            np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), np.full(len(rows), GREY), SIDE_COLOURS
-        )
+        sides = np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1])
+        return _Palette(*sides, np.full(len(rows), GREY), SIDE_COLOURS, [])
     source, target = np.full(n, GREY), np.full(m, GREY)
-    for cluster, colour in zip(clusters, cycle(CLUSTER_COLOURS), strict=False):
+    colours = [colour for _, colour in zip(clusters, cycle(CLUSTER_COLOURS), strict=False)]
+    for cluster, colour in zip(clusters, colours, strict=True):
         source[cluster.sources], target[cluster.targets] = colour, colour
-    return _Palette(source, target, source[rows], (GREY, GREY))
+    return _Palette(source, target, source[rows], (GREY, GREY), colours)
 
 
 def _draw_lines(
@@ -162,6 +176,7 @@ def _draw_lines(
 def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple[str, str]) -> None:
     """One row below the axes: both sides, active and inactive, with their counts."""
     from matplotlib.lines import Line2D
+    from matplotlib.transforms import ScaledTranslation
 
     handles = []
     for (side, marker), colour, carries in zip(SIDES, colours, active, strict=True):
@@ -171,6 +186,6 @@ def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple
             Line2D([], [], markerfacecolor=colour, label=f"{side}, active ({count})", **style),
             Line2D([], [], markerfacecolor="none", label=f"{side}, inactive ({len(carries) - count})", **style),
         ]
-    ax.legend(
-        handles=handles, loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=4, frameon=False, fontsize="small"
-    )
+    below: Any = ax.transAxes + ScaledTranslation(0, -0.4, ax.figure.dpi_scale_trans)  # in inches: axes may be tall
+    place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
+    legend(ax, handles, ncols=4, fontsize="small", **place)

@@ -1,29 +1,28 @@
-"""Plans as tables: every pair of samples sorted by class, or one number for every pair of classes."""
+"""Plans as pictures: the mass of every pair of samples, sorted by class."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.plot.canvas import BLUE, GREY, VERMILLION, mass_of, new_axes
+from adaptive_ot.errors import InvalidInput
+from adaptive_ot.plot.canvas import GREY, axes, from_zero, heat, mass_of, new_figure, paint, panels
+from adaptive_ot.plot.names import name_axis, written
 from adaptive_ot.solution import Solution, marginal
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-# One hue that gets darker: it reads the same with any colour vision, and in print.
-COLOURS = "Blues"
-
-# More samples share pixels, more classes leave out names, more letters are slanted, and more numbers would not fit.
+# More samples share pixels: so many of them are drawn in one picture, and in one of several.
 PIXELS = 600
-NAMES = 30
-LETTERS = 90
-CLASSES_WITH_NUMBERS = 12
+PIXELS_OF_SEVERAL = 150
 
-# Less than this share of the largest number is not worth printing.
-WORTH_PRINTING = 0.01
+# So many plans side by side, and then a new row.
+COLUMNS = 4
 
 
 def plan(solution: Solution, source_labels: Any = None, target_labels: Any = None, ax: Axes | None = None) -> Axes:
@@ -52,119 +51,84 @@ def plan(solution: Solution, source_labels: Any = None, target_labels: Any = Non
     (['cat', 'dog'], 'mass 1 of at most 1')
     """
     check.instance("solution", solution, Solution)
-    n, m = solution.problem.cost.shape
-    source = _sorted_by_label("source_labels", source_labels, n)
-    target = _sorted_by_label("target_labels", target_labels, m)
-    ax = new_axes() if ax is None else ax
-    rows, columns, mass = solution.support
-    image = _pixels(source.position[rows], target.position[columns], mass, (n, m))
-    drawn = ax.imshow(
-        image,
-        COLOURS,
-        norm=_from_zero(image, 0.5),
-        extent=(0, max(1, m), max(1, n), 0),
-        aspect="auto",
-        interpolation="nearest",
-    )
-    _bar(ax, drawn, "mass of a pair")
-    for side, axis, line in ((source, ax.yaxis, ax.axhline), (target, ax.xaxis, ax.axvline)):
-        for border in side.borders[1:-1]:
-            line(border, color=GREY, linewidth=min(0.6, 12 / len(side.borders)))
-        if side.labels is not None:
-            _name(axis, (side.borders[:-1] + side.borders[1:]) / 2, side.labels)
-    ax.set_xlabel(f"targets{'' if target.labels is None else ' by class'}")
-    ax.set_ylabel(f"sources{'' if source.labels is None else ' by class'}")
+    sides = _sides(solution.problem.cost.shape, source_labels, target_labels)
+    ax = axes(ax)
+    image = _pixels(solution, sides, PIXELS)
+    drawn = _draw(ax, image, sides, from_zero(image.max(initial=0.0), 0.5))
+    _bar(ax.figure, drawn, ax)
     ax.set_title(mass_of(solution))
     return ax
 
 
-def label_plan(solution: Solution, source_labels: Any, target_labels: Any, ax: Axes | None = None) -> Axes:
-    r"""Draw the mass between classes, and what every class has and sends or receives.
+def plans(solutions: Mapping[str, Solution], source_labels: Any = None, target_labels: Any = None) -> Figure:
+    """Draw several plans between the same samples side by side, on one scale: exact and entropic ones, for example.
 
     Parameters
     ----------
-    solution
-        What to draw.
+    solutions
+        What to draw, under their names.
     source_labels, target_labels
-        A label for every sample.
-    ax
-        Where to draw; by default on a new figure, which is ``ax.figure``.
+        A label for every sample; samples without labels stay in their order.
 
     Returns
     -------
-    The axes of the table. Its ``child_axes`` are histograms of the targets, above, and of the sources, at the right:
-    outlines are the weight of a class in the problem, bars what is transported. Classes that a side does not have are
-    hatched.
+    The figure. Each plan is drawn as `plan` does it, with its name and its mass on top.
 
     Examples
     --------
     >>> import adaptive_ot as aot
     >>> from adaptive_ot import plot
-    >>> solution = aot.solve([[-1.0, 9.0], [9.0, -2.0]])
-    >>> ax = plot.label_plan(solution, ["cat", "dog"], ["cat", "owl"])
-    >>> [name.get_text() for name in ax.get_xticklabels()]
-    ['cat', 'dog\nmissing', 'owl']
+    >>> cost = [[-1.0, 9.0], [9.0, -2.0]]
+    >>> solutions = {"exact": aot.solve(cost), "epsilon 1": aot.solve(cost, solver=aot.Entropic(1.0))}
+    >>> figure = plot.plans(solutions, ["cat", "dog"], ["cat", "dog"])
+    >>> print(figure.axes[0].get_title())
+    exact
+    mass 1 of at most 1
     """
-    check.instance("solution", solution, Solution)
-    table = _table(solution, source_labels, target_labels)
-    ax = new_axes() if ax is None else ax
-    end = max(1, table.labels.size) - 0.5
-    extent = (-0.5, end, end, -0.5)
-    drawn: Any = ax.imshow(table.mass, COLOURS, norm=_from_zero(table.mass, 1.0), extent=extent, aspect="auto")
-    if table.labels.size <= CLASSES_WITH_NUMBERS:
-        _print_numbers(ax, table.mass, drawn.norm)
-    ticks = np.arange(table.labels.size)
-    above = ax.inset_axes((0.0, 1.03, 1.0, 0.2), sharex=ax)
-    right = ax.inset_axes((1.03, 0.0, 0.2, 1.0), sharey=ax)
-    bars = above.bar, right.barh
-    moved = table.mass.sum(axis=0), table.mass.sum(axis=1)
-    for side, axis, span in ((0, ax.xaxis, ax.axvspan), (1, ax.yaxis, ax.axhspan)):
-        bars[side](ticks, moved[side], color=BLUE)
-        bars[side](ticks, table.weights[side], facecolor="none", edgecolor=VERMILLION)
-        missing = table.missing[side]
-        for at in ticks[missing]:
-            span(at - 0.5, at + 0.5, facecolor="none", edgecolor=GREY, hatch="///", linewidth=0)
-        _name(axis, ticks, _marked(table.labels, missing))
-    largest = 1.05 * max((*moved[0], *moved[1], *table.weights[0], *table.weights[1]), default=0.0) or 1.0
-    above.set(ylim=(0, largest))
-    right.set(xlim=(0, largest))
-    above.tick_params(bottom=False, labelbottom=False)
-    right.tick_params(left=False, labelleft=False)
-    for inset in (above, right):
-        inset.spines[["top", "right"]].set_visible(False)
-    above.set_title(f"{mass_of(solution)}; outlines: what may move, bars: what does", fontsize="medium")
-    ax.set(xlabel="target class", ylabel="source class")
-    return ax
+    shape = _common_shape(solutions)
+    sides = _sides(shape, source_labels, target_labels)
+    images = [_pixels(solution, sides, PIXELS_OF_SEVERAL) for solution in solutions.values()]
+    columns = min(COLUMNS, len(images))
+    rows = -(-len(images) // columns)
+    figure = new_figure((1.4 + 3.0 * columns, 3.6 * rows))
+    norm = from_zero(max(image.max(initial=0.0) for image in images), 0.5)
+    grid = panels(figure, rows, columns)
+    drawn = None
+    for ax, image, (name, solution) in zip(grid.flat, images, solutions.items(), strict=False):
+        drawn = _draw(ax, image, sides, norm)
+        ax.set_title(f"{written(name)}\n{mass_of(solution)}", fontsize="medium")
+        ax.label_outer()
+    for ax in grid.flat[len(images) :]:
+        ax.remove()
+    _bar(figure, drawn, grid.flat[: len(images)].tolist())
+    return figure
 
 
-class _Table(NamedTuple):
-    """Mass between all classes of both sides; of targets, then of sources: what they weigh, and which are missing."""
-
-    labels: np.ndarray
-    mass: np.ndarray
-    weights: list[np.ndarray]
-    missing: list[np.ndarray]
-
-
-def _table(solution: Solution, source_labels: Any, target_labels: Any) -> _Table:
-    problem, (n, m) = solution.problem, solution.problem.cost.shape
-    sources, source_members = check.labels("source_labels", source_labels, n)
-    targets, target_members = check.labels("target_labels", target_labels, m)
-    labels = np.unique(np.concatenate([sources, targets]))  # numbers beside words become words
-    rows, columns = (np.searchsorted(labels, own.astype(labels.dtype)) for own in (sources, targets))
-    mass = np.zeros((labels.size, labels.size))
-    mass[np.ix_(rows, columns)] = solution.by_label(source_labels, target_labels).mass
-    sides = (columns, target_members, problem.target_weights), (rows, source_members, problem.source_weights)
-    weights = [marginal(own[members], weight, labels.size) for own, members, weight in sides]
-    return _Table(labels, mass, weights, [~np.isin(np.arange(labels.size), own) for own, _, _ in sides])
+def _common_shape(solutions: Any) -> tuple[int, int]:
+    """The shape that all of these solutions have."""
+    check.instance("solutions", solutions, Mapping)
+    if not solutions:
+        raise InvalidInput("solutions", "must be at least one", "none", "Give a solution under a name.")
+    for name, solution in solutions.items():
+        check.instance(f"solutions[{name!r}]", solution, Solution)
+    shapes = {solution.problem.cost.shape for solution in solutions.values()}
+    if len(shapes) > 1:
+        remedy = "Draw plans between the same samples."
+        raise InvalidInput("solutions", "must be of one shape", f"shapes {sorted(shapes)}", remedy)
+    return shapes.pop()
 
 
 class _Side(NamedTuple):
-    """Where every sample goes when they are sorted, where classes begin and end, and their names."""
+    """Where every sample goes when they are sorted, where classes begin and end, and what they are."""
 
     position: np.ndarray
     borders: np.ndarray
     labels: np.ndarray | None
+
+
+def _sides(shape: tuple[int, int], source_labels: Any, target_labels: Any) -> tuple[_Side, _Side]:
+    source = _sorted_by_label("source_labels", source_labels, shape[0])
+    return source, _sorted_by_label("target_labels", target_labels, shape[1])
 
 
 def _sorted_by_label(name: str, given: Any, size: int) -> _Side:
@@ -176,45 +140,34 @@ def _sorted_by_label(name: str, given: Any, size: int) -> _Side:
     return _Side(position, np.concatenate([[0], np.cumsum(np.bincount(members))]), labels)
 
 
-def _pixels(rows: np.ndarray, columns: np.ndarray, mass: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
+def _pixels(solution: Solution, sides: tuple[_Side, _Side], most: int) -> np.ndarray:
     """The mean mass of the pairs that share a pixel; sums would show stripes where one more row falls into a pixel."""
-    n, m = (max(1, min(PIXELS, size)) for size in shape)
+    rows, columns, mass = solution.support
+    shape = solution.problem.cost.shape
+    n, m = (max(1, min(most, size)) for size in shape)
     row_of, column_of = (np.arange(size) * pixels // max(1, size) for size, pixels in zip(shape, (n, m), strict=True))
-    total = marginal(row_of[rows] * m + column_of[columns], mass, n * m).reshape(n, m)
+    pixel = row_of[sides[0].position[rows]] * m + column_of[sides[1].position[columns]]
+    total = marginal(pixel, mass, n * m).reshape(n, m)
     pairs = np.outer(np.bincount(row_of, minlength=n), np.bincount(column_of, minlength=m))
     return total / np.maximum(1, pairs)
 
 
-def _from_zero(values: np.ndarray, power: float) -> Any:
-    """Colours for 0 to the largest value; a power below 1 lets small ones show."""
-    from matplotlib.colors import PowerNorm
-
-    return PowerNorm(power, vmin=0.0, vmax=float(values.max(initial=0.0)) or 1.0)
-
-
-def _bar(ax: Axes, drawn: Any, text: str) -> None:
-    bar = ax.figure.colorbar(drawn, ax=ax, label=text, shrink=0.8)
-    bar.formatter.set_powerlimits((-2, 3))  # pyright: ignore[reportAttributeAccessIssue]
-
-
-def _marked(labels: np.ndarray, missing: np.ndarray) -> list[str]:
-    gap = "\n" if len(labels) <= CLASSES_WITH_NUMBERS else " "
-    return [f"{label}{gap}missing" if gone else str(label) for label, gone in zip(labels, missing, strict=True)]
+def _draw(ax: Axes, image: np.ndarray, sides: tuple[_Side, _Side], norm: Any) -> Any:
+    """The picture of a plan, with its classes."""
+    source, target = sides
+    extent = (0, max(1, target.borders[-1]), max(1, source.borders[-1]), 0)
+    drawn = ax.imshow(image, heat(), norm=norm, extent=extent, aspect="auto", interpolation="nearest")
+    for side, axis, line in ((source, ax.yaxis, ax.axhline), (target, ax.xaxis, ax.axvline)):
+        for border in side.borders[1:-1]:
+            line(border, color=GREY, linewidth=min(0.6, 12 / len(side.borders)))
+        if side.labels is not None:
+            name_axis(axis, (side.borders[:-1] + side.borders[1:]) / 2, [written(label) for label in side.labels])
+    ax.set_xlabel(f"targets{'' if target.labels is None else ' by class'}")
+    ax.set_ylabel(f"sources{'' if source.labels is None else ' by class'}")
+    return drawn
 
 
-def _name(axis: Any, positions: np.ndarray, labels: Any) -> None:
-    """Names at their places: slanted below the picture if they are long, and not all of very many."""
-    some = slice(None, None, 1 + max(0, len(labels) - 1) // NAMES)
-    names = [str(label).replace("$", r"\$") for label in labels[some]]  # no mathematics
-    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    crowded = axis.axis_name == "x" and longest * len(names) > LETTERS
-    slanted: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
-    axis.set_ticks(positions[some], names, fontsize="small", **slanted)
-    axis.set_tick_params(length=0)
-
-
-def _print_numbers(ax: Axes, mass: np.ndarray, norm: Any) -> None:
-    for (row, column), value in np.ndenumerate(mass):
-        if value > WORTH_PRINTING * mass.max():
-            colour = "white" if norm(value) > 0.6 else "black"
-            ax.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize="small", color=colour)
+def _bar(figure: Any, drawn: Any, ax: Any) -> None:
+    bar: Any = figure.colorbar(drawn, ax=ax, label="mass of a pair", shrink=0.8)
+    bar.formatter.set_powerlimits((-2, 3))
+    paint(bar.ax)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from adaptive_ot import _validation as check
 from adaptive_ot.paths import MassPath
-from adaptive_ot.plot.canvas import BLUE, GREEN, GREY, SKY, VERMILLION, new_axes
+from adaptive_ot.plot.canvas import GREEN, GREY, SKY, VERMILLION, axes, colours, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,13 +35,15 @@ def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
     ['price of mass', 'adaptive: mass 0.5', 'elbow: mass 0.5']
     """
     check.instance("path", path, MassPath)
-    ax = new_axes() if ax is None else ax
+    ax = axes(ax)
     ax.set_xlabel("mass moved")
     ax.set_ylabel("price of a unit of mass (lambda)")
     ax.set_title(f"{path.price.size} prices, mass 0 to {path.most_mass:.4g}")
     if path.price.size == 0:
         return ax
-    ax.stairs(path.price, path.mass, baseline=None, color=BLUE, linewidth=1.8, label="price of mass")
+    shown: list[Any] = [
+        ax.stairs(path.price, path.mass, baseline=None, color=colours().curve, linewidth=1.8, label="price of mass")
+    ]
     paying = path.mass_at(0.0)
     if paying > 0:
         pieces = path.price < 0
@@ -50,7 +52,8 @@ def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
     for (name, mass), colour, style in zip(
         path.suggest()._asdict().items(), (VERMILLION, GREEN), ("--", ":"), strict=True
     ):
-        ax.axvline(mass, color=colour, linestyle=style, linewidth=1.5, label=f"{name}: mass {mass:.4g}")
+        label = f"{name}: mass {mass:.4g}"
+        shown.append(ax.axvline(mass, color=colour, linestyle=style, linewidth=1.5, label=label))
     ax.margins(x=0.02)
-    ax.legend(frameon=False)
+    legend(ax, shown)
     return ax

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.plot.canvas import BLUE, GREY, VERMILLION, new_figure
+from adaptive_ot.plot.canvas import GREY, VERMILLION, colours, legend, new_figure, panels
+from adaptive_ot.plot.given import numbers, pair
+from adaptive_ot.plot.names import written
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -56,31 +59,47 @@ def sensitivity(
     """
     if not curves:
         raise InvalidInput("curves", "must be at least one", "none", "Vary a parameter.")
+    for number, curve in enumerate(curves):
+        _check(f"curves[{number}]", curve)
+    line = None if baseline is None else pair("baseline", baseline, gaps=True)
     figure = new_figure((0.8 + 3.2 * len(curves), 3.6))
-    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-    for ax, curve in zip(panels, curves, strict=True):
-        _draw(ax, curve, baseline)
-    panels[0].set_ylabel(result)
-    handles, labels = panels[0].get_legend_handles_labels()
-    if labels:
-        figure.legend(handles, labels, loc="outside upper center", ncols=len(labels), frameon=False)
+    grid = panels(figure, 1, len(curves), sharey=True)[0]
+    explained: dict[str, Any] = {}
+    for ax, curve in zip(grid, curves, strict=True):
+        explained |= _draw(ax, curve, line)
+    grid[0].set_ylabel(result)
+    if explained:
+        legend(figure, list(explained.values()), loc="outside upper center", ncols=len(explained))
     return figure
 
 
-def _draw(ax: Axes, curve: Curve, baseline: tuple[str, float] | None) -> None:
+def _check(name: str, curve: Curve) -> None:
+    check.instance(name, curve, Curve)
+    values = numbers(f"{name}.values", curve.values)
+    if not values.size:
+        raise InvalidInput(f"{name}.values", "must be at least one", "none", "Leave out parameters without results.")
+    numbers(f"{name}.results", curve.results, values.shape, gaps=True)
+    if curve.deviations is not None:
+        numbers(f"{name}.deviations", curve.deviations, values.shape, gaps=True)
+
+
+def _draw(ax: Axes, curve: Curve, baseline: tuple[str, float] | None) -> dict[str, Any]:
+    """One panel, and what a legend should explain."""
     values, results = np.asarray(curve.values, float), np.asarray(curve.results, float)
-    ax.spines[["top", "right"]].set_visible(False)
+    explained: dict[str, Any] = {}
     ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
-    ax.errorbar(
-        values, results, yerr=curve.deviations, color=BLUE, marker="o", markersize=5, linewidth=1.8, capsize=3, zorder=2
-    )
+    style: Any = {"color": colours().curve, "marker": "o", "markersize": 5, "linewidth": 1.8, "capsize": 3}
+    ax.errorbar(values, results, yerr=curve.deviations, zorder=2, **style)
     if curve.default is not None:
         at = values == curve.default
-        ax.plot(values[at], results[at], "o", color=VERMILLION, markersize=9, zorder=3, label="default")
+        (mark,) = ax.plot(values[at], results[at], "o", color=VERMILLION, markersize=9, zorder=3, label="default")
+        explained["default"] = mark
     if baseline:
-        ax.axhline(baseline[1], color=GREY, linestyle="--", linewidth=1.5, label=baseline[0])
+        name, height = written(baseline[0]), baseline[1]
+        explained["baseline"] = ax.axhline(height, color=GREY, linestyle="--", linewidth=1.5, label=name)
     if values.min() > 0 and values.max() > WIDE * values.min():
         ax.set_xscale("log")
     ax.set_xticks(values, [f"{value:g}" for value in values])
     ax.set_xticks([], minor=True)
-    ax.set_xlabel(curve.parameter)
+    ax.set_xlabel(written(curve.parameter))
+    return explained

@@ -1,0 +1,119 @@
+"""Places for points that have none: sources in a column at the left, targets at the right, few lines crossing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.plot.canvas import colours
+from adaptive_ot.solution import Solution
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+# More points on a side could not be named.
+LONGEST_COLUMN = 60
+
+# The room between two clusters, in places of a point.
+GAP = 0.7
+
+# How often both columns are sorted by where the other ends of their lines are.
+SWEEPS = 4
+
+
+class Columns(NamedTuple):
+    """A place in the plane for every source and target, and from where to where the clusters reach, heaviest first."""
+
+    source: np.ndarray
+    target: np.ndarray
+    spans: list[tuple[float, float]]
+
+
+def in_columns(solution: Solution) -> Columns:
+    """Clusters one below the other, the heaviest first; then the points that carry mass outside of them; then the rest.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> columns = in_columns(aot.solve([[9.0, 9.0], [9.0, -2.0]]))  # only the second source is tied to a target
+    >>> (-columns.source[:, 1]).tolist(), columns.spans
+    ([2.2, 0.5], [(0.0, -1.0)])
+    """
+    clusters = solution.clusters()
+    blocks = _blocks(solution, clusters)
+    orders = _few_crossings(solution, blocks)
+    counts = np.stack([np.bincount(block, minlength=len(clusters) + 2) for block in blocks])
+    heights = counts.max(axis=0)
+    tops = np.cumsum(heights) - heights + GAP * (np.cumsum(heights > 0) - (heights > 0))
+    sides = []
+    for across, (block, order, count) in enumerate(zip(blocks, orders, counts, strict=True)):
+        centred = tops + (heights - count) / 2
+        first = np.cumsum(count) - count
+        places = np.empty((len(block), 2))
+        places[order, 0] = across
+        places[order, 1] = -(centred[block[order]] + np.arange(len(order)) - first[block[order]] + 0.5)
+        sides.append(places)
+    ends = [(float(0 - top), float(0 - top - height)) for top, height in zip(tops, heights, strict=True)]
+    return Columns(sides[0], sides[1], ends[: len(clusters)])
+
+
+def _blocks(solution: Solution, clusters: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    """The number of the cluster of every source and target; the next two are for the rest, active and inactive."""
+    active = to_numpy(solution.active_source), to_numpy(solution.active_target)
+    source, target = (np.where(side, len(clusters), len(clusters) + 1) for side in active)
+    for number, cluster in enumerate(clusters):
+        source[cluster.sources] = target[cluster.targets] = number
+    return source, target
+
+
+def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Both sides sorted by block, and in it by turns by the mean place of the other ends: the best of all turns."""
+    rows, columns, mass = solution.main_pairs()
+    ends, sizes = (rows, columns), solution.problem.cost.shape
+    lines = np.zeros(sizes, dtype=int)
+    lines[ends] = 1
+    orders = [np.argsort(block, kind="stable") for block in blocks]
+    best, fewest = tuple(orders), _crossings(lines[np.ix_(*orders)])
+    for turn in range(2 * SWEEPS):
+        here, there = (1, 0) if turn % 2 == 0 else (0, 1)
+        place = np.argsort(orders[there]).astype(float)
+        total = np.bincount(ends[here], mass, sizes[here])
+        mean = np.bincount(ends[here], mass * place[ends[there]], sizes[here]) / np.where(total > 0, total, 1.0)
+        orders[here] = np.lexsort((mean.round(9), blocks[here]))
+        crossings = _crossings(lines[np.ix_(*orders)])
+        if crossings < fewest:
+            best, fewest = tuple(orders), crossings
+    return best[0], best[1]
+
+
+def _crossings(lines: np.ndarray) -> int:
+    """How many pairs of lines cross, if both sides stand in this order: one starts below and ends above the other."""
+    below = lines[::-1].cumsum(axis=0)[::-1]
+    below_and_above = below.cumsum(axis=1)
+    return int((lines[:-1, 1:] * below_and_above[1:, :-1]).sum())
+
+
+def dress(ax: Axes, columns: Columns, colour_of_cluster: list[str]) -> None:
+    """Names beside the points, what the columns are, and a band behind every cluster that has a colour."""
+    lowest = np.concatenate([columns.source[:, 1], columns.target[:, 1]]).min(initial=-1.0)
+    ax.set(xlim=(-0.35, 1.35), ylim=(lowest - 1.0, 0.3))
+    ax.set_xticks([0, 1], ["sources", "targets"])
+    ax.tick_params(length=0)
+    ax.set_yticks([])
+    ax.spines[:].set_visible(False)
+    for (top, bottom), colour in zip(columns.spans, colour_of_cluster, strict=False):
+        ax.axhspan(bottom, top, facecolor=colour, alpha=0.14, linewidth=0, zorder=0)
+    for letter, places, step, align in (("x", columns.source, -9, "right"), ("z", columns.target, 9, "left")):
+        for number, place in enumerate(places, start=1):
+            ax.annotate(
+                f"{letter}{number}",
+                place.tolist(),
+                (step, 0),
+                textcoords="offset points",
+                ha=align,
+                va="center",
+                fontsize="small",
+                color=colours().text,
+            )

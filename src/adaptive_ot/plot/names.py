@@ -1,0 +1,64 @@
+"""Names of users: as they can be drawn, and where they go on an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# More names are left out, more letters in a row are slanted, and longer names lose their middle.
+NAMES = 30
+LETTERS = 90
+LONGEST = 28
+
+
+def written(name: Any) -> str:
+    r"""A name on one line, not too long, without mathematics; characters that no font has are written as their codes.
+
+    Matplotlib's own fonts lack Chinese, Japanese and others. To see these, name a font that is installed, as in
+    ``matplotlib.rcParams["font.family"] = ["DejaVu Sans", "Noto Sans CJK JP"]``.
+
+    Examples
+    --------
+    >>> print(written("one $ and\ttwo"), written("猫 and dog"), written("x" * 99))
+    one \$ and two \u732b and dog xxxxxxxxxxxxxxxxxx...xxxxxxx
+    """
+    text = " ".join(str(name).split())
+    pieces = list(text)
+    if not (text.isascii() and text.isprintable()):
+        known = _known(frozenset(text))
+        pieces = [each if each in known else each.encode("unicode_escape").decode() for each in text]
+    if sum(map(len, pieces)) > LONGEST:
+        pieces = [*_first(pieces, LONGEST * 2 // 3), "...", *reversed(_first(pieces[::-1], LONGEST // 3 - 2))]
+    return "".join(pieces).replace("$", r"\$")
+
+
+def _first(pieces: list[str], letters: int) -> list[str]:
+    ends = np.cumsum([len(piece) for piece in pieces])
+    return pieces[: int(np.searchsorted(ends, letters, side="right"))]
+
+
+def _known(wanted: frozenset[str]) -> frozenset[str]:
+    """Those characters that a font has which Matplotlib would use."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    fonts = []
+    for family in FontProperties().get_family():
+        try:
+            fonts.append(get_font(findfont(FontProperties(family=[family]), fallback_to_default=False)))
+        except ValueError:  # not installed
+            continue
+    return frozenset(each for each in wanted if any(font.get_char_index(ord(each)) for font in fonts))
+
+
+def name_axis(axis: Any, positions: np.ndarray, names: Sequence[str]) -> None:
+    """Names at their places: slanted below the picture if they are long, and not all of very many."""
+    some = slice(None, None, 1 + max(0, len(names) - 1) // NAMES)
+    names = list(names[some])
+    longest = max((len(line) for name in names for line in name.split("\n")), default=0)
+    crowded = axis.axis_name == "x" and longest * len(names) > LETTERS
+    slanted: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
+    names = [name.replace("\n", " ") for name in names] if crowded else names
+    axis.set_ticks(positions[some], names, fontsize="small", **slanted)
+    axis.set_tick_params(length=0)
