@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from base64 import b64encode
 from hashlib import sha256
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.report import words
+from adaptive_ot.report.cells import written
 from adaptive_ot.report.contents import Explorer, Facts, Note, Page, Picture, Table
 from adaptive_ot.report.explorer import explore
 from adaptive_ot.report.images import data_uri
@@ -48,7 +48,7 @@ def render(page: Page) -> str:
     parts = [_view(number, part) for number, part in enumerate(page.parts, 1)]
     script = _source(environment, "page.js")
     if any(part["kind"] == "explorer" for part in parts):
-        script += _source(environment, "explorer.js")
+        script += _source(environment, "maps.js") + _source(environment, "explorer.js")
     style = _source(environment, "page.css")
     return environment.get_template("page.html").render(
         page=page, parts=parts, style=style, script=script, policy=_policy(style, script)
@@ -60,7 +60,7 @@ def _environment() -> Environment:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
         raise MissingDependency("jinja2", "report") from None
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("adaptive_ot.report"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -68,8 +68,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"shown": _shown, "sorted_by": _sorted_by}
-    return environment
 
 
 def _source(environment: Environment, name: str) -> Any:
@@ -96,11 +94,12 @@ def _view(number: int, part: Any) -> dict[str, Any]:
     view: dict[str, Any] = {"id": f"part-{number}", "kind": type(part).__name__.lower(), "part": part}
     if isinstance(part, Table):
         _check_table(name, part)
+        view["rows"] = written(part)
     if isinstance(part, Picture):
         view |= {"light": data_uri(f"{name}.light", part.light), "dark": data_uri(f"{name}.dark", part.dark)}
     if isinstance(part, Explorer):
         data = explore(part.match)
-        view |= {"data": data, "json": _json(data)}
+        view |= {"data": data, "json": _json(data), "words": words, "summary": words.summary(part.match, data)}
     return view
 
 
@@ -124,21 +123,3 @@ def _printable(value: Any) -> Any:
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", re.sub("\r\n?", "\n", value))
-
-
-def _shown(cell: Any) -> Any:
-    """A cell of a table as it is read."""
-    if cell is None or cell != cell:
-        return "–"
-    if isinstance(cell, str) or not isinstance(cell, Real) or isinstance(cell, bool):
-        return str(cell)
-    if math.isinf(cell):
-        return "∞" if cell > 0 else "−∞"
-    return str(int(cell)) if isinstance(cell, int) else f"{float(cell):.4g}".replace("-", "−")
-
-
-def _sorted_by(cell: Any) -> str | None:
-    """The number by which a cell is sorted, if it is one."""
-    if isinstance(cell, str | bool) or not isinstance(cell, Real) or cell != cell:
-        return None
-    return repr(float(cell)).replace("inf", "Infinity")

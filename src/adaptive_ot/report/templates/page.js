@@ -1,1 +1,67 @@
 "use strict";
+
+// Text is only ever set as text: nothing on this page is parsed a second time.
+function element(tag, className, ...children) {
+  const made = document.createElement(tag);
+  if (className) made.className = className;
+  made.append(...children.filter((child) => child !== null));
+  return made;
+}
+
+function button(className, onclick, ...children) {
+  const made = element("button", className, ...children);
+  made.type = "button";
+  made.addEventListener("click", onclick);
+  return made;
+}
+
+// Tables: numbers before words, cells without a value last, equal ones as they were.
+const collator = new Intl.Collator("en", { numeric: true });
+
+function sortKey(cell) {
+  if ("missing" in cell.dataset) return { rank: 2 };
+  if ("number" in cell.dataset) return { rank: 0, value: Number(cell.dataset.number) };
+  return { rank: 1, value: cell.textContent };
+}
+
+function compareKeys(a, b, direction) {
+  if (a.rank === 2 || b.rank === 2) return a.rank - b.rank;
+  if (a.rank !== b.rank) return direction * (a.rank - b.rank);
+  if (a.rank === 1) return direction * collator.compare(a.value, b.value);
+  return a.value === b.value ? 0 : direction * (a.value < b.value ? -1 : 1);
+}
+
+function sortTable(table, column) {
+  const headers = [...table.tHead.rows[0].cells];
+  const direction = headers[column].getAttribute("aria-sort") === "ascending" ? -1 : 1;
+  for (const header of headers) header.removeAttribute("aria-sort");
+  headers[column].setAttribute("aria-sort", direction > 0 ? "ascending" : "descending");
+  const rows = [...table.tBodies[0].rows].map((row) => ({ row, key: sortKey(row.cells[column]) }));
+  rows.sort((a, b) => compareKeys(a.key, b.key, direction));
+  table.tBodies[0].append(...rows.map(({ row }) => row));
+}
+
+for (const table of document.querySelectorAll("table.sortable")) {
+  [...table.tHead.rows[0].cells].forEach((header, column) => {
+    header.firstElementChild.addEventListener("click", () => sortTable(table, column));
+  });
+}
+
+// What is folded opens for a link that leads to it, and for paper.
+function unfoldTarget() {
+  const target = location.hash && document.getElementById(location.hash.slice(1));
+  const folded = target && target.querySelector("details");
+  if (folded) folded.open = true;
+}
+addEventListener("hashchange", unfoldTarget);
+unfoldTarget();
+
+let unfolded = [];
+addEventListener("beforeprint", () => {
+  unfolded = [...document.querySelectorAll("details:not([open])")];
+  for (const folded of unfolded) folded.open = true;
+});
+addEventListener("afterprint", () => {
+  for (const folded of unfolded) folded.open = false;
+});
+

@@ -1,0 +1,100 @@
+"""What a match comes to, in sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from adaptive_ot.report.contents import Match
+from adaptive_ot.report.explorer import PAIRS_OF_ALL, ROUNDING
+
+MOST_NAMES = 12
+
+# The names of the samples of a side, of one of them, and what they do.
+SIDES = {"source": ("sources", "source", "send"), "target": ("targets", "target", "receive")}
+
+
+def summary(match: Match, data: dict[str, Any]) -> list[str]:
+    """How much moved, and which classes only one side has."""
+    source, target = data["source"], data["target"]
+    sizes = f"{_count(len(source['names']), 'source')} and {_count(len(target['names']), 'target')}."
+    if not data["count"]:
+        return [f"{sizes} Nothing was matched: no pair carries mass.", *_missing(data)]
+    moved = f"{_count(data['count'], 'pair')} {'carries' if data['count'] == 1 else 'carry'} mass {data['mass']:.4g}"
+    shares = " and ".join(f"{_percent(sum(data[s]['moved']), sum(data[s]['weights']))} of the {s}" for s in SIDES)
+    return [f"{sizes} {moved}: {shares}.", *_missing(data), *_left_out(match, data)]
+
+
+def pairs(data: dict[str, Any]) -> str:
+    if data["count"] > PAIRS_OF_ALL:
+        return f"The {PAIRS_OF_ALL:,} strongest of {data['count']:,} pairs that carry mass."
+    return f"All {data['count']:,} pairs that carry mass, the strongest first."
+
+
+def left(data: dict[str, Any], side: str) -> str:
+    """How many of a side were left alone."""
+    own, (many, one, verb) = data[side], SIDES[side]
+    alone = sum(own["moved"][k] <= ROUNDING * own["weights"][k] for k in own["left"])
+    partly = len(own["left"]) - alone
+    if not own["left"]:
+        return f"None: all mass of all {many} moved."
+    nothing = f"{alone:,} of {_count(len(own['names']), one)} {verb}{'s' if alone == 1 else ''} nothing"
+    rest = f", {partly:,} {'keeps' if partly == 1 else 'keep'} a part of the mass" if partly else ""
+    return f"{nothing}{rest}. Most mass left first."
+
+
+def disagreements(data: dict[str, Any]) -> str:
+    """How often plan and prediction differ, and who is right if that is known."""
+    plan, predicted, truth = data["plan"], data["target"]["predicted"], data["target"]["class"]
+    matched = sum(label >= 0 for label in plan)
+    differ = data["disagreements"]
+    if not differ:
+        return f"None: plan and prediction agree on all of {_count(matched, 'matched target')}."
+    told = f"They differ on {len(differ):,} of {_count(matched, 'matched target')}."
+    if truth is None:
+        return told
+    by_plan = sum(plan[k] == truth[k] for k in differ)
+    by_prediction = sum(predicted[k] == truth[k] for k in differ)
+    neither = len(differ) - by_plan - by_prediction
+    return f"{told} The plan is right on {by_plan:,} of them, the prediction on {by_prediction:,}, neither on {neither:,}."
+
+
+def _missing(data: dict[str, Any]) -> list[str]:
+    """Classes that only one side has."""
+    source, target = data["source"], data["target"]
+    if "samples" in (source["kind"], target["kind"]):
+        return []
+    told = []
+    for own, other, name in ((source, target, "source"), (target, source, "target")):
+        only = [group for group, here, there in zip(own["groups"], own["sizes"], other["sizes"], strict=True) if here and not there]
+        if only:
+            told.append(f"Only in the {name}{_by(own, other)}: {_some(only)}.")
+    return told
+
+
+def _by(own: dict[str, Any], other: dict[str, Any]) -> str:
+    return " (by prediction)" if "predicted class" in (own["kind"], other["kind"]) else ""
+
+
+def _left_out(match: Match, data: dict[str, Any]) -> list[str]:
+    """What the page has no room for."""
+    told = []
+    without = sum(uri is None for side in SIDES for uri in data[side]["images"] or ())
+    if without:
+        told.append(f"The page has no room for the images of {_count(without, 'sample')}; those in the lists went first.")
+    for side, given in (("source", match.source), ("target", match.target)):
+        if len(given.columns) > len(data[side]["columns"]):
+            told.append(f"Of the {side}, the first {len(data[side]['columns'])} of {len(given.columns):,} values are shown.")
+    return told
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - MOST_NAMES
+    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.3g} %" if whole else "nothing"
