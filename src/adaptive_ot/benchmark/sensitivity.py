@@ -147,7 +147,8 @@ def _varied(row: Row, name: str, parameter: str, value: float) -> Row:
     return row._replace(name=name, options=row.options | {"settings": settings})
 
 
-def _grids_of(plan: Plan) -> list[Grid]:
+def grids_of(plan: Plan) -> list[Grid]:
+    """The parameters that the plan varies."""
     return [Grid(**grid) for grid in plan.settings["grid"]]
 
 

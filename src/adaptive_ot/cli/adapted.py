@@ -48,6 +48,7 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
     """What there is to say, as plain numbers and strings."""
     estimator = done.estimator
     classes: list[str] = [] if done.source.y is None else np.unique(done.source.y).astype(str).tolist()
+    solution = estimator.solution_
     active = int(estimator.active_source_.sum()), int(estimator.active_target_.sum())
     found = {
         "method": method,
@@ -57,6 +58,7 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
         "features": done.source.x.shape[1],
         "classes": len(classes) or None,
         "mass": estimator.transported_mass_,
+        **{name: None if solution is None else getattr(solution, name) for name in ("value", "gap", "violation")},
         "active_sources": active[0],
         "active_targets": active[1],
         "outlier_targets": len(done.target.x) - active[1],
@@ -143,7 +145,7 @@ def _match(done: Adapted) -> Match | None:
         return None
     sides = [
         Samples(
-            names=[f"row {k}" for k in range(len(x))],
+            names=[f"#{k}" for k in range(len(x))],  # as in the predictions
             weights=np.full(len(x), 1 / len(x)),  # shares are of these, whatever a class may send
             labels=None if y is None else _text(y).tolist(),
             predicted=predicted,

@@ -40,6 +40,7 @@ def solve(
     tolerance: float = 1e-9,
     max_pivots: int | None = None,
     max_iterations: int | None = None,
+    report: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Solve a problem from a cost matrix, or from two point files and a reach.
@@ -84,6 +85,8 @@ def solve(
         Give up after about this many simplex pivots.
     max_iterations
         With --epsilon: give up after about this many passes over all pairs.
+    report
+        A directory for the summary, the match, pictures, and a page to look at them: report.html. See docs/report.md.
     json
         Print a summary for programs.
     """
@@ -92,7 +95,7 @@ def solve(
 
     inputs = Inputs(cost, targets, reach, source_weights, target_weights)
     limits = tolerance, max_pivots, max_iterations
-    return run(Request(inputs, Model(equal, mass, tau, rho), output, epsilon, entropy, *limits, json))
+    return run(Request(inputs, Model(equal, mass, tau, rho), output, epsilon, entropy, *limits, report, json))
 
 
 @app.command
@@ -195,7 +198,7 @@ def adapt(
         Where to write the result: .csv (index, label, outlier_score; counted from 0), or with "mapping" .npz (x, moved,
         y, and which share of each was transported).
     report
-        A directory for the summary, the result, and pictures of the plan.
+        A directory for the summary, the result, pictures of the plan, and a page to look at them: report.html.
     seed
         Who is matched with whom where there are too many samples for one plan.
     json
@@ -302,6 +305,38 @@ def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]
 app.command(deep_app.train)
 app.command(deep_app.evaluate)
 app.command(deep_app.predict)
+
+
+@app.command
+def report(
+    path: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    root: Path | None = None,
+    samples: int = 1000,
+    device: str = "auto",
+) -> int:
+    """Write one HTML page about a solve, an adaptation, a training run or a benchmark: open it in any browser.
+
+    The page holds everything it shows, images and names of files included. See docs/report.md.
+
+    Parameters
+    ----------
+    path
+        The directory of a training run or a benchmark, or one that "solve" or "adapt" wrote with --report.
+    output
+        Where to write the page, as .html; by default report.html in that directory.
+    root
+        Of a training run: where its dataset is now; where it was, if not given.
+    samples
+        Of a training run: the most images of either domain that are looked at.
+    device
+        Of a training run: where its network looks at them, as PyTorch names it; "auto" is a GPU if there is one.
+    """
+    from adaptive_ot.cli.reporting import run
+
+    return run(path, output, root, samples, device)
 
 
 @app.command

@@ -12,6 +12,7 @@ import numpy as np
 from adaptive_ot import Progress, Solution, plot
 from adaptive_ot._environment import environment
 from adaptive_ot.costs import PointCost
+from adaptive_ot.plot.columns import LONGEST_COLUMN
 from adaptive_ot.report import write_report
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.pictures import Drawn, drawn
@@ -21,9 +22,8 @@ from adaptive_ot.report.solutions import MOST_SAMPLES, match_of
 # Coordinates of a point that are shown.
 COORDINATES = 8
 
-# More points are one blot, and without points, more of a side than this are one tangle.
+# More points are one blot.
 MOST_POINTS = 20_000
-FEW = 60
 
 
 def report(
@@ -47,24 +47,21 @@ def _match(solution: Solution) -> Match | None:
     points = _points(solution) or (None, None)
     weights = problem.source_weights, problem.target_weights
     sides = []
-    for name, size, where, weight in zip(("source", "target"), problem.cost.shape, points, weights, strict=True):
-        numbered = [f"{name} {k}" for k in range(size)]
+    for letter, size, where, weight in zip("xz", problem.cost.shape, points, weights, strict=True):
+        numbered = [f"{letter}{k}" for k in range(1, size + 1)]  # as in pictures of few points
         if where is None:
             sides.append(Samples(names=numbered, weights=weight))
         else:
-            columns = [f"coordinate {k}" for k in range(where.shape[1])][:COORDINATES]
+            columns = [f"axis {k}" for k in range(1, where.shape[1] + 1)][:COORDINATES]
             sides.append(Samples(names=numbered, weights=weight, values=where[:, :COORDINATES], columns=columns))
     return match_of(solution, *sides)
 
 
 def _pictures(solution: Solution, trace: Sequence[Progress]) -> dict[str, Drawn]:
     n, m = solution.problem.cost.shape
-    points = _points(solution)
-    if points is None and max(n, m) <= FEW:  # on two lines
-        points = np.linspace(0, 1, n)[:, None], np.linspace(0, 1, m)[:, None]
     pictures = {}
-    if points is not None and n + m <= MOST_POINTS:
-        pictures["transport"] = drawn(lambda: plot.transport(solution, *points))
+    if n + m <= MOST_POINTS if _points(solution) else max(n, m) <= LONGEST_COLUMN:
+        pictures["transport"] = drawn(lambda: plot.transport(solution))
     pictures["plan"] = drawn(lambda: plot.plan(solution))
     if sum(math.isfinite(now.gap) or math.isfinite(now.error) for now in trace) > 1:
         pictures["convergence"] = drawn(lambda: plot.convergence({solution.problem.marginals.title: trace}))

@@ -17,8 +17,11 @@ from adaptive_ot.benchmark.table import (
     MISSING,
     ORACLE_MARK,
     Column,
+    Percent,
     accuracy_columns,
     caption,
+    deviation_of,
+    mean_of,
     other_columns,
 )
 from adaptive_ot.errors import InvalidInput
@@ -54,11 +57,12 @@ def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Any]:
     """Methods x tasks, as a table and as a picture; and what else is known."""
     columns = accuracy_columns(plan, outcomes)
     parts: list[Any] = [_table("Accuracy", "method", plan.methods, columns, caption(plan, _about(plan)).strip())]
-    tasks = [column for column in columns if column.values is not None]
-    values = np.array([column.values for column in tasks]).T
-    deviations = np.array([column.deviations for column in tasks]).T
-    headings = [column.heading for column in tasks]
-    light, dark = drawn(lambda: plot.comparison(plan.methods, headings, values, deviations))
+    percent = Percent.of(plan, outcomes)
+    means = [percent.of_tasks([at]).means() for at in range(len(plan.tasks))]
+    values, deviations = (np.array([list(map(of, task)) for task in means]).T for of in (mean_of, deviation_of))
+    several = len({group for group, _ in plan.tasks}) > 1
+    names = [f"{group} {task}" if several else task for group, task in plan.tasks]
+    light, dark = drawn(lambda: plot.comparison(plan.methods, names, values, deviations))
     parts.append(Picture("Accuracy of every method", light, dark, "Accuracy in percent, by task and method."))
     methods, others = other_columns(plan, outcomes)
     if others:

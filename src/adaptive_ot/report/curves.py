@@ -5,18 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptive_ot.benchmark.deep import directory_name
 from adaptive_ot.benchmark.plan import Plan
 from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.deep.run_directory import METRICS
-from adaptive_ot.plot.canvas import BLUE, GREEN, GREY, ORANGE, PURPLE, SKY, VERMILLION, YELLOW, new_figure
+from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
+from adaptive_ot.plot.names import written
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = (VERMILLION, BLUE, GREEN, ORANGE, SKY, PURPLE, GREY, YELLOW)
 DASHES = ("-", "--", ":", "-.")
 
 # Panels beside each other.
@@ -49,32 +49,27 @@ def read_curves(directory: Path, plan: Plan) -> dict[str, list[Run]]:
 def accuracy_curves(runs: Mapping[str, list[Run]]) -> Figure:
     """One panel a task, on one scale; every method has its colour, and every seed its line."""
     methods = list(dict.fromkeys(run.method for of_task in runs.values() for run in of_task))
-    styles = {
-        method: {"color": COLOURS[k % len(COLOURS)], "linestyle": DASHES[k // len(COLOURS) % len(DASHES)]}
+    styles: dict[str, Any] = {
+        method: {"color": CURVE_COLOURS[k % len(CURVE_COLOURS)], "linestyle": DASHES[k // len(CURVE_COLOURS) % 4]}
         for k, method in enumerate(methods)
     }
     across = min(WIDTH, len(runs))
     down = -(-len(runs) // across)
     figure = new_figure((1 + 3.4 * across, 1 + 2.6 * down))
-    panels = figure.subplots(down, across, sharey=True, squeeze=False)
-    for ax in panels.flat[len(runs) :]:
+    grid = panels(figure, down, across, sharey=True)
+    for ax in grid.flat[len(runs) :]:
         ax.remove()
-    for ax, (task, of_task) in zip(panels.flat, runs.items(), strict=False):
-        for run in of_task:
-            ax.plot(run.steps, run.accuracies, **styles[run.method], linewidth=1.4, alpha=0.8)
-            if len(run.steps) == 1:
-                ax.plot(run.steps, run.accuracies, "o", color=styles[run.method]["color"], markersize=4)
-        ax.spines[["top", "right"]].set_visible(False)
+    lines = {}
+    for ax, (task, of_task) in zip(grid.flat, runs.items(), strict=False):
+        for method, steps, accuracies in of_task:
+            mark = "o" if len(steps) == 1 else None
+            style = {**styles[method], "marker": mark, "markersize": 4, "linewidth": 1.4, "alpha": 0.85}
+            (lines[method],) = ax.plot(steps, accuracies, label=written(method), **style)
         ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
-        ax.set_title(_plain(task), fontsize="medium")
-    figure.supxlabel("step", fontsize="medium")
-    figure.supylabel("accuracy on the target (%)", fontsize="medium")
-    from matplotlib.lines import Line2D
-
-    handles = [Line2D([], [], **styles[method], linewidth=1.8, label=_plain(method)) for method in methods]
-    figure.legend(handles=handles, loc="outside upper center", ncols=min(4, len(methods)), frameon=False)
+        ax.set_title(written(task), fontsize="medium")
+    for ax in grid[:, 0]:
+        ax.set_ylabel("accuracy (%)")
+    for ax in grid.flat[max(0, len(runs) - across) : len(runs)]:
+        ax.set_xlabel("step")
+    legend(figure, [lines[method] for method in methods], loc="outside upper center", ncols=min(4, len(methods)))
     return figure
-
-
-def _plain(text: str) -> str:
-    return text.replace("$", r"\$")  # no mathematics

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -90,16 +89,29 @@ def read_fields(path: Path) -> Fields:
     return Fields(name, found)
 
 
+def counted(number: int, noun: str) -> str:
+    """
+    Examples
+    --------
+    >>> counted(1, "pair"), counted(1200, "pair")
+    ('1 pair', '1,200 pairs')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def folded(heading: str, record: Mapping[str, Any]) -> Facts:
     """All of a configuration or an environment, names of names in one."""
     return Facts(heading, [(name, _shown(value)) for name, value in flat(dict(record)).items()], folded=True)
 
 
 def _shown(value: Any) -> str:
+    """As people write it."""
     if isinstance(value, list):
         text = ", ".join(map(_shown, value))
-    elif isinstance(value, float) and math.isfinite(value):
-        text = f"{value:g}" if float(f"{value:g}") == value else repr(value)
+    elif isinstance(value, bool) or value is None:
+        text = {None: "none", True: "yes", False: "no"}[value]
+    elif isinstance(value, float) and float(f"{value:g}") == value:
+        text = f"{value:g}"
     else:
-        text = {None: "none", True: "yes", False: "no"}[value] if value is None or isinstance(value, bool) else str(value)
+        text = str(value)
     return text if len(text) <= LETTERS else f"{text[:LETTERS]}…"

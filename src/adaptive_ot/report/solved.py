@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from adaptive_ot.report.contents import Facts, Note, Page, Picture
-from adaptive_ot.report.fields import Fields, folded
+from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.record import Record
 from adaptive_ot.report.solutions import TOO_MANY, explorer
 from adaptive_ot.solution import Status
@@ -12,7 +12,7 @@ FINE = frozenset(status.name.lower() for status in Status if status.succeeded)
 
 HEADINGS = {
     "transport": ("Points", "Lines join what is matched; hollow points are left alone."),
-    "plan": ("Plan", "The mass of every pair, sources down and targets across; the darker, the more."),
+    "plan": ("Plan", "The mass of every pair, sources down and targets across."),
     "convergence": ("Convergence", "How the certified bound closed in on the answer."),
 }
 
@@ -33,7 +33,8 @@ def page_of(record: Record) -> Page:
             parts.append(Picture(heading, light, dark, text, text))
     parts.append(Note(TOO_MANY) if record.match is None else explorer(record.match, of.number("mass")))
     parts += [folded("Configuration", of.table("configuration")), folded("Environment", of.table("environment"))]
-    return Page(f"{model}: {sources:,} sources to {targets:,} targets", "A solve of adaptive-ot", parts)
+    title = f"{model}: {counted(sources, 'source')} to {counted(targets, 'target')}"
+    return Page(title, "A solve of adaptive-ot", parts)
 
 
 def _result(of: Fields) -> list[tuple[str, str]]:
@@ -49,10 +50,10 @@ def _result(of: Fields) -> list[tuple[str, str]]:
         ("violation", f"{of.number('violation'):.3g}: the marginals are off by at most so much"),
         ("mass", mass),
         ("active", " and ".join(_active(of, side) for side in ("sources", "targets"))),
-        ("left alone", f"{of.whole('outlier_sources'):,} sources and {of.whole('outlier_targets'):,} targets"),
+        ("left alone", " and ".join(counted(of.whole(f"outlier_{side}s"), side) for side in ("source", "target"))),
         ("clusters", f"{of.whole('clusters'):,}"),
         ("pairs with mass", f"{of.whole('pairs'):,}"),
-        ("effort", f"{of.whole('steps'):,} steps in {of.number('seconds'):.2f} s"),
+        ("effort", f"{counted(of.whole('steps'), 'step')} in {of.number('seconds'):.2f} s"),
     ]
     if of.number("price"):
         rows.insert(5, ("price", f"{of.number('price'):.12g} for the last unit of mass"))

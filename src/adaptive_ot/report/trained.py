@@ -20,10 +20,13 @@ from adaptive_ot.deep.methods.transport import TransportMethod
 from adaptive_ot.deep.run_directory import RESULT, RUN, Account, read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.report.contents import Facts, Note, Page, Picture, Samples, Table
-from adaptive_ot.report.fields import Fields, folded
+from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.pictures import drawn
 from adaptive_ot.report.solutions import explorer, match_of
 from adaptive_ot.report.thumbnails import thumbnails
+
+# Numbers of a line that make no curve.
+NOT_DRAWN = {"step", "mean_class_accuracy"}
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 
@@ -35,7 +38,7 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
     method, dataset = record.text("method"), record.text("dataset")
     lines = [numbers for line in account.lines if (numbers := _numbers(line))]
     parts: list[object] = [_state(path, account, lines, record.whole("iterations"))]
-    if any("accuracy" in line for line in lines):
+    if any(set(line) - NOT_DRAWN for line in lines):
         report("drawing how it went")
         text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
         light, dark = drawn(lambda: plot.training(lines))
@@ -59,8 +62,8 @@ def _state(path: Path, account: Account, lines: list[dict[str, float]], iteratio
     last = next((line for line in reversed(lines) if "accuracy" in line), None)
     so_far = f" It had {last['accuracy']:.1%} of the target right at step {int(last['step']) + 1:,}." if last else ""
     return Note(
-        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the command that started it "
-        "again, and it goes on. Who is matched with whom can be seen when it is finished.",
+        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the command that started "
+        "it again, and it goes on. Who is matched with whom can be seen when it is finished.",
         "warning",
     )
 
@@ -76,8 +79,8 @@ def _result(of: Fields) -> list[tuple[str, str]]:
     if of.is_given("plan_purity"):
         rows.append(("purity", f"{of.number('plan_purity'):.1%} of it within a class ({ORACLE})"))
     if of.whole("bad_images"):
-        rows.append(("left out", f"{of.whole('bad_images'):,} images that could not be used"))
-    return [*rows, ("effort", f"{of.whole('steps'):,} steps in {of.number('seconds'):,.0f} s")]
+        rows.append(("left out", f"{counted(of.whole('bad_images'), 'image')} that could not be used"))
+    return [*rows, ("effort", f"{counted(of.whole('steps'), 'step')} in {of.number('seconds'):,.0f} s")]
 
 
 def _classes(path: Path, account: Account) -> list[Table]:
