@@ -27,6 +27,15 @@ SIDE_COLOURS = (SKY, VERMILLION)
 CURVE_COLOURS = (VERMILLION, SKY, GREEN, ORANGE, PURPLE, GREY)
 CURVE_MARKS = ("o", "^", "s", "D", "v", "P")
 
+# Where a legend is in nobody's way.
+ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "fontsize": "small"}
+
+
+def curve_style(number: int) -> dict[str, str]:
+    """A colour and a mark for the curve of this number; marks go on where colours begin again."""
+    several = len(CURVE_COLOURS)
+    return {"color": CURVE_COLOURS[number % several], "marker": CURVE_MARKS[(number + number // several) % several]}
+
 
 class Theme(NamedTuple):
     """A background, and what stands out from it: text, a single curve, and one hue from nothing to most."""

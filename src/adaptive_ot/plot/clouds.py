@@ -11,7 +11,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, axes, legend, mass_of
+from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, axes, legend, mass_of, settle
 from adaptive_ot.plot.columns import LONGEST_COLUMN, dress, in_columns
 from adaptive_ot.solution import Solution
 
@@ -67,7 +67,7 @@ def transport(
     """
     check.instance("solution", solution, Solution)
     points = _points(solution, source_points, target_points)
-    palette = _palette(solution, by_cluster)
+    palette, is_new = _palette(solution, by_cluster), ax is None
     if points is None:
         columns = in_columns(solution)
         ax = axes(ax, (7, 3 + 0.15 * max(solution.problem.cost.shape)))
@@ -85,6 +85,8 @@ def transport(
         ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries].tolist(), **style)
     _draw_legend(ax, active, palette.legend)
     ax.set_title(f"{mass_of(solution)}, value {solution.value:.4g}")
+    if is_new:
+        settle(ax)  # equal units change the limits, and with them the room that numbers beside the axes take
     return ax
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._validation import LARGEST
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.plot.canvas import CURVE_COLOURS, GREEN, GREY, ORANGE, colours, legend, new_figure, panels
+from adaptive_ot.plot.canvas import ABOVE, CURVE_COLOURS, GREEN, GREY, ORANGE, colours, legend, new_figure, panels
 from adaptive_ot.plot.given import pair
 from adaptive_ot.plot.names import written
 
@@ -24,10 +24,7 @@ NOT_DRAWN = ("step", "accuracy", "mean_class_accuracy", "per_class")
 # What is drawn beside the accuracy.
 SHARES = {"mass": ("transported mass", GREEN, "-"), "plan_purity": ("purity of the plan (oracle)", ORANGE, ":")}
 
-# Where a legend is in nobody's way.
-ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "fontsize": "small"}
-
-Curve = tuple[np.ndarray, np.ndarray]
+Series = tuple[np.ndarray, np.ndarray]
 
 
 def training(lines: Sequence[Mapping[str, Any]], *, baseline: tuple[str, float] | None = None) -> Figure:
@@ -70,7 +67,7 @@ def training(lines: Sequence[Mapping[str, Any]], *, baseline: tuple[str, float] 
     return figure
 
 
-def _curves(lines: Any) -> dict[str, Curve]:
+def _curves(lines: Any) -> dict[str, Series]:
     """Steps and numbers under every name that has any, in the order in which they first appear."""
     if not isinstance(lines, Sequence) or isinstance(lines, str | bytes):
         raise InvalidInput("lines", "must be a list", check.describe(lines), "Give the lines of a metrics.jsonl.")
@@ -88,15 +85,16 @@ def _curves(lines: Any) -> dict[str, Curve]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | np.floating) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
+    is_one = isinstance(value, int | float | np.floating) and not isinstance(value, bool)
+    return is_one and bool(-LARGEST <= value <= LARGEST)
 
 
-def _sorted(values: dict[float, float]) -> Curve:
+def _sorted(values: dict[float, float]) -> Series:
     steps = np.array(sorted(values), dtype=float)
     return steps, np.array([values[step] for step in steps], dtype=float)
 
 
-def _draw_shares(ax: Axes, shares: dict[str, Curve], baseline: tuple[str, float] | None) -> None:
+def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float] | None) -> None:
     handles: list[Any] = []
     if "accuracy" in shares:
         steps, accuracy = shares["accuracy"]
@@ -119,7 +117,7 @@ def _draw_shares(ax: Axes, shares: dict[str, Curve], baseline: tuple[str, float]
     legend(ax, handles, **ABOVE)
 
 
-def _draw_losses(ax: Axes, losses: dict[str, Curve]) -> None:
+def _draw_losses(ax: Axes, losses: dict[str, Series]) -> None:
     handles: list[Any] = []
     for number, (name, curve) in enumerate(losses.items()):
         dashes = ("-", "--", ":", "-.")[number // len(CURVE_COLOURS) % 4]

@@ -9,7 +9,7 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.plot.canvas import CURVE_COLOURS, CURVE_MARKS, GREY, colours, legend, new_figure, panels
+from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, colours, curve_style, legend, new_figure, panels
 from adaptive_ot.plot.given import numbers
 from adaptive_ot.plot.names import written
 
@@ -108,9 +108,7 @@ def _draw_tasks(ax: Axes, table: _Table) -> list[Any]:
     places = np.arange(len(table.methods))
     handles = []
     for task, shift in enumerate(across):
-        style: Any = (
-            {"color": CURVE_COLOURS[task], "marker": CURVE_MARKS[task]} if few else {"color": GREY, "marker": "o"}
-        )
+        style: Any = curve_style(task) if few else {"color": GREY, "marker": "o"}
         label = written(table.tasks[task]) if few else f"one of {count} tasks"
         bars = ax.errorbar(
             table.results[:, task],
