@@ -34,7 +34,10 @@ def written(table: Table) -> list[list[Cell]]:
     """
     decimals = [_decimals([row[k] for row in table.rows]) for k in range(len(table.columns))]
     return [
-        [_cell(value, places)._replace(bold=(k, column) in table.bold) for column, (value, places) in enumerate(zip(row, decimals, strict=True))]
+        [
+            _cell(value, places)._replace(bold=(k, column) in table.bold)
+            for column, (value, places) in enumerate(zip(row, decimals, strict=True))
+        ]
         for k, row in enumerate(table.rows)
     ]
 

@@ -53,55 +53,47 @@ def explore(match: Match) -> dict[str, Any]:
     """
     check_match(match)
     classes = number_classes(match)
-    source_axis, target_axis = axes(match, classes)
+    rows, columns = axes(match, classes)
     pairs = _sorted_pairs(match)
-    block = source_axis.members[pairs.source] * len(target_axis.names) + target_axis.members[pairs.target]
-    rows, columns = _cells(source_axis), _cells(target_axis)
-    width = int(min(MOST_CELLS, len(columns)))
-    cell = rows[pairs.source] * width + columns[pairs.target]
+    block = rows.members[pairs.source] * len(columns.names) + columns.members[pairs.target]
+    height, width = (min(MOST_CELLS, len(axis.members)) for axis in (rows, columns))
+    cell = _lines(rows, height)[pairs.source] * width + _lines(columns, width)[pairs.target]
     kept = _leaders(pairs.source, PARTNERS) | _leaders(pairs.target, PARTNERS)
     kept |= _leaders(block, PAIRS_OF_BLOCK) | _leaders(cell, 1) | (np.arange(len(cell)) < PAIRS_OF_ALL)
-    source = _side(match.source, source_axis, pairs.source, pairs.mass)
-    target = _side(match.target, target_axis, pairs.target, pairs.mass)
-    judged = _judge(match, classes, pairs)
     shown = _Pairs(*(column[kept] for column in pairs))
-    _add_images(match, shown, source, target, judged)
-    filled, of_cell = np.unique(cell, return_inverse=True)
-    blocks = len(source_axis.names) * len(target_axis.names)
-    return {
+    cells, of_cell = np.unique(cell, return_inverse=True)
+    data = {
         "mass": _short(pairs.mass.sum()),
         "count": len(pairs.mass),
         "classes": classes.names,
-        "source": {**source, "class": _listed(classes.source), "predicted": _listed(classes.source_predicted)},
-        "target": {**target, "class": _listed(classes.target), "predicted": _listed(classes.target_predicted)},
+        "source": _side(match.source, rows, pairs.source, pairs.mass)
+        | {"class": _listed(classes.source), "predicted": _listed(classes.source_predicted)},
+        "target": _side(match.target, columns, pairs.target, pairs.mass)
+        | {"class": _listed(classes.target), "predicted": _listed(classes.target_predicted)},
         "pairs": {"source": shown.source.tolist(), "target": shown.target.tolist(), "mass": _digits(shown.mass)},
-        "blocks": {
-            "mass": _digits(marginal(block, pairs.mass, blocks)),
-            "count": np.bincount(block, minlength=blocks).tolist(),
-        },
-        "map": {
-            "height": int(min(MOST_CELLS, len(rows))),
-            "width": width,
-            "cells": filled.tolist(),
-            "mass": _digits(marginal(of_cell, pairs.mass, len(filled))),
-            "count": np.bincount(of_cell, minlength=len(filled)).tolist(),
-        },
-        **judged,
+        "blocks": _sums(block, pairs.mass, len(rows.names) * len(columns.names)),
+        "map": {"height": height, "width": width, "cells": cells.tolist(), **_sums(of_cell, pairs.mass, len(cells))},
+        **_judge(match, classes, pairs),
     }
+    return _with_images(match, shown, data)
+
+
+def _merged(rows: Any, columns: Any, mass: Any, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every pair once, with all of its mass, by row and then by column."""
+    from scipy import sparse
+
+    csr = sparse.csr_array((np.asarray(mass, np.float64), (np.asarray(rows), np.asarray(columns))), shape=shape)
+    of_row = np.repeat(np.arange(shape[0]), np.diff(csr.indptr))
+    return of_row, csr.indices.astype(np.int64), np.asarray(csr.data)
 
 
 def _sorted_pairs(match: Match) -> _Pairs:
     """Pairs that carry mass, each once."""
-    from scipy import sparse
-
     shape = len(match.source.names), len(match.target.names)
-    mass = np.asarray(match.mass, dtype=np.float64)
-    plan = sparse.coo_array((mass, (np.asarray(match.rows), np.asarray(match.columns))), shape=shape)
-    plan.sum_duplicates()  # and sorts by row, then column
-    order = np.argsort(-plan.data, kind="stable")
-    order = order[plan.data[order] > 0]
-    rows, columns = plan.coords
-    return _Pairs(rows[order].astype(np.int64), columns[order].astype(np.int64), plan.data[order])
+    rows, columns, mass = _merged(match.rows, match.columns, match.mass, shape)
+    order = np.argsort(-mass, kind="stable")
+    order = order[mass[order] > 0]
+    return _Pairs(rows[order], columns[order], mass[order])
 
 
 def _leaders(group: np.ndarray, count: int) -> np.ndarray:
@@ -114,12 +106,16 @@ def _leaders(group: np.ndarray, count: int) -> np.ndarray:
     return leads
 
 
-def _cells(axis: Axis) -> np.ndarray:
-    """The row (or column) of the map that every sample falls into when they are sorted by group."""
-    size = len(axis.members)
-    position = np.empty(size, dtype=np.int64)
-    position[np.argsort(axis.members, kind="stable")] = np.arange(size)
-    return position * min(MOST_CELLS, size) // max(1, size)
+def _lines(axis: Axis, count: int) -> np.ndarray:
+    """The row (or column) of the map, of so many, that every sample falls into when they are sorted by group."""
+    position = np.empty(len(axis.members), dtype=np.int64)
+    position[np.argsort(axis.members, kind="stable")] = np.arange(len(position))
+    return position * count // max(1, len(position))
+
+
+def _sums(group: np.ndarray, mass: np.ndarray, size: int) -> dict[str, Any]:
+    """The mass and the number of the pairs of every group."""
+    return {"mass": _digits(marginal(group, mass, size)), "count": np.bincount(group, minlength=size).tolist()}
 
 
 def _side(side: Samples, axis: Axis, index: np.ndarray, mass: np.ndarray) -> dict[str, Any]:
@@ -145,34 +141,31 @@ def _side(side: Samples, axis: Axis, index: np.ndarray, mass: np.ndarray) -> dic
 
 
 def _judge(match: Match, classes: Classes, pairs: _Pairs) -> dict[str, Any]:
-    """The class most of whose mass every target receives, and the targets of which a classifier says another."""
+    """The class from which every target receives most, and the targets of which a classifier says another."""
     if classes.source is None:
         return {"plan": None, "disagreements": None}
-    size = len(match.target.names)
-    plan = np.full(size, -1)
-    key, of_key = np.unique(pairs.target * max(1, len(classes.names)) + classes.source[pairs.source], return_inverse=True)
-    received = marginal(of_key, pairs.mass, len(key))
-    order = np.argsort(received, kind="stable")[::-1]
-    order = order[np.argsort(key[order] // max(1, len(classes.names)), kind="stable")]
-    first = _leaders(key[order] // max(1, len(classes.names)), 1)
-    best = key[order][first]
-    plan[best // max(1, len(classes.names))] = best % max(1, len(classes.names))
-    predicted = classes.target_predicted
-    if predicted is None:
-        return {"plan": plan.tolist(), "disagreements": None}
-    return {"plan": plan.tolist(), "disagreements": np.flatnonzero((plan >= 0) & (plan != predicted)).tolist()}
+    shape = len(match.target.names), max(1, len(classes.names))
+    targets, labels, received = _merged(pairs.target, classes.source[pairs.source], pairs.mass, shape)
+    order = np.lexsort([labels, -received])
+    best = order[_leaders(targets[order], 1)]
+    plan = np.full(shape[0], -1)
+    plan[targets[best]] = labels[best]
+    differ = None if classes.target_predicted is None else (plan >= 0) & (plan != classes.target_predicted)
+    return {"plan": plan.tolist(), "disagreements": None if differ is None else np.flatnonzero(differ).tolist()}
 
 
-def _add_images(match: Match, pairs: _Pairs, source: dict, target: dict, judged: dict[str, Any]) -> None:
-    """The images of those first who are shown first; where room is short, others have none."""
+def _with_images(match: Match, pairs: _Pairs, data: dict[str, Any]) -> dict[str, Any]:
+    """The images of those who are shown first; where room is short, others have none."""
     n, m = len(match.source.names), len(match.target.names)
     images = [*(match.source.images or [None] * n), *(match.target.images or [None] * m)]
     ends = np.column_stack([pairs.source, n + pairs.target]).ravel()
-    first = [np.array(source["left"][:SHOWN_FIRST], np.int64), n + np.array(target["left"][:SHOWN_FIRST], np.int64)]
-    first.append(n + np.array((judged["disagreements"] or [])[:SHOWN_FIRST], np.int64))
-    uris = within_budget(images, np.concatenate([ends[: 2 * SHOWN_FIRST], *first, ends]))
-    source["images"] = None if match.source.images is None else uris[:n]
-    target["images"] = None if match.target.images is None else uris[n:]
+    left = data["source"]["left"][:SHOWN_FIRST]
+    targets = data["target"]["left"][:SHOWN_FIRST] + (data["disagreements"] or [])[:SHOWN_FIRST]
+    wanted = [ends[: 2 * SHOWN_FIRST], np.array(left, np.int64), n + np.array(targets, np.int64), ends]
+    uris = within_budget(images, np.concatenate(wanted))
+    data["source"]["images"] = None if match.source.images is None else uris[:n]
+    data["target"]["images"] = None if match.target.images is None else uris[n:]
+    return data
 
 
 def _listed(numbers: np.ndarray | None) -> list[int] | None:

@@ -17,11 +17,11 @@ MOST_BYTES = 12_000_000
 
 
 def data_uri(name: str, image: bytes) -> str:
-    """An address that holds the image itself.
+    r"""An address that holds the image itself.
 
     Examples
     --------
-    >>> data_uri("light", b"\\xff\\xd8\\xff")
+    >>> data_uri("light", b"\xff\xd8\xff")
     'data:image/jpeg;base64,/9j/'
     """
     return f"data:{_kind(name, image)};base64,{b64encode(image).decode()}"

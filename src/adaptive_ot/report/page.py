@@ -19,6 +19,8 @@ from adaptive_ot.report.images import data_uri
 if TYPE_CHECKING:
     from jinja2 import Environment
 
+EXPLORER_SCRIPTS = ("model.js", "cards.js", "panel.js", "maps.js", "explorer.js")
+
 PARTS = (Facts, Table, Picture, Explorer, Note)
 
 # HTML knows no control characters but these two, and UTF-8 no surrogates.
@@ -46,9 +48,8 @@ def render(page: Page) -> str:
     check.instance("page", page, Page)
     environment = _environment()
     parts = [_view(number, part) for number, part in enumerate(page.parts, 1)]
-    script = _source(environment, "page.js")
-    if any(part["kind"] == "explorer" for part in parts):
-        script += _source(environment, "maps.js") + _source(environment, "explorer.js")
+    explorers = EXPLORER_SCRIPTS if any(part["kind"] == "explorer" for part in parts) else ()
+    script = "".join(_source(environment, name) for name in ("page.js", *explorers))
     style = _source(environment, "page.css")
     return environment.get_template("page.html").render(
         page=page, parts=parts, style=style, script=script, policy=_policy(style, script)
@@ -70,12 +71,10 @@ def _environment() -> Environment:
     )
 
 
-def _source(environment: Environment, name: str) -> Any:
+def _source(environment: Environment, name: str) -> str:
     """A file of ours, as it is."""
-    from markupsafe import Markup
-
     assert environment.loader is not None
-    return Markup(environment.loader.get_source(environment, name)[0])
+    return environment.loader.get_source(environment, name)[0]
 
 
 def _policy(style: str, script: str) -> str:
@@ -95,6 +94,9 @@ def _view(number: int, part: Any) -> dict[str, Any]:
     if isinstance(part, Table):
         _check_table(name, part)
         view["rows"] = written(part)
+        view["numeric"] = [
+            all(row[k].number or row[k].missing for row in view["rows"]) for k in range(len(part.columns))
+        ]
     if isinstance(part, Picture):
         view |= {"light": data_uri(f"{name}.light", part.light), "dark": data_uri(f"{name}.dark", part.dark)}
     if isinstance(part, Explorer):
@@ -110,12 +112,10 @@ def _check_table(name: str, table: Table) -> None:
             raise InvalidInput(f"{name}.rows[{k}]", rule, len(row), "Use None for a cell without a value.")
 
 
-def _json(data: Any) -> Any:
+def _json(data: Any) -> str:
     """JSON that neither ends a script element nor opens a comment in it."""
-    from markupsafe import Markup
-
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)  # in ASCII
-    return Markup(text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"))
+    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def _printable(value: Any) -> Any:

@@ -55,7 +55,9 @@ def disagreements(data: dict[str, Any]) -> str:
     by_plan = sum(plan[k] == truth[k] for k in differ)
     by_prediction = sum(predicted[k] == truth[k] for k in differ)
     neither = len(differ) - by_plan - by_prediction
-    return f"{told} The plan is right on {by_plan:,} of them, the prediction on {by_prediction:,}, neither on {neither:,}."
+    return (
+        f"{told} The plan is right on {by_plan:,} of them, the prediction on {by_prediction:,}, neither on {neither:,}."
+    )
 
 
 def _missing(data: dict[str, Any]) -> list[str]:
@@ -65,7 +67,11 @@ def _missing(data: dict[str, Any]) -> list[str]:
         return []
     told = []
     for own, other, name in ((source, target, "source"), (target, source, "target")):
-        only = [group for group, here, there in zip(own["groups"], own["sizes"], other["sizes"], strict=True) if here and not there]
+        only = [
+            group
+            for group, here, there in zip(own["groups"], own["sizes"], other["sizes"], strict=True)
+            if here and not there
+        ]
         if only:
             told.append(f"Only in the {name}{_by(own, other)}: {_some(only)}.")
     return told
@@ -80,10 +86,14 @@ def _left_out(match: Match, data: dict[str, Any]) -> list[str]:
     told = []
     without = sum(uri is None for side in SIDES for uri in data[side]["images"] or ())
     if without:
-        told.append(f"The page has no room for the images of {_count(without, 'sample')}; those in the lists went first.")
+        told.append(
+            f"The page has no room for the images of {_count(without, 'sample')}; those in the lists went first."
+        )
     for side, given in (("source", match.source), ("target", match.target)):
         if len(given.columns) > len(data[side]["columns"]):
-            told.append(f"Of the {side}, the first {len(data[side]['columns'])} of {len(given.columns):,} values are shown.")
+            told.append(
+                f"Of the {side}, the first {len(data[side]['columns'])} of {len(given.columns):,} values are shown."
+            )
     return told
 
 
@@ -97,4 +107,4 @@ def _count(number: int, thing: str) -> str:
 
 
 def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.3g} %" if whole else "nothing"
+    return f"{100 * part / whole:.3g}\N{NO-BREAK SPACE}%" if whole else "nothing"

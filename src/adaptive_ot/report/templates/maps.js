@@ -3,7 +3,7 @@
 const NUMBERS_UP_TO = 12; // groups: beyond, the numbers in the blocks would not fit
 const NAMES_UP_TO = 40;
 const REACH = 8; // pixels around the pointer in which a spot counts as meant
-const SMALLEST_SPOT = 4; // of 800
+const LARGEST_DOT = 6; // of 800 pixels: a lone cell is drawn at least so large, one of many smaller
 
 // Arrow keys, Home and End within a grid of so many rows and columns.
 function step(key, row, column, rows, columns) {
@@ -18,42 +18,42 @@ function step(key, row, column, rows, columns) {
   }
 }
 
-function groupHeader(model, side, group, tag) {
+function groupHeader(model, side, group) {
   const own = model[side];
-  const header = element(tag, own.sizes[group] ? "" : "absent", element("span", "name", own.groups[group] || "(no name)"));
+  const header = element("th", "", element("span", "name", own.groups[group] || "(no name)"));
   header.setAttribute("scope", side === "source" ? "row" : "col");
   header.title = `${own.groups[group]}: ${model.aboutGroup(side, group)}`;
-  if (!own.sizes[group]) header.append(element("small", "", `not in the ${side}`));
+  if (!own.sizes[group]) header.firstChild.append(element("small", "", ` no ${side}s`));
   return header;
 }
 
+function totals(model, side, group) {
+  const cell = element("td", "total", model.groupShare(side, group));
+  cell.title = model.aboutGroup(side, group);
+  return cell;
+}
+
 function blockTable(model, panel, table) {
-  const rows = model.source.groups.length, columns = model.target.groups.length;
-  const cells = [];
-  const head = element("tr", "", element("td", "corner"));
-  for (let column = 0; column < columns; column++) head.append(groupHeader(model, "target", column, "th"));
-  head.append(element("th", "total", "moved"));
-  const body = element("tbody", "");
-  for (let row = 0; row < rows; row++) {
-    const line = element("tr", "", groupHeader(model, "source", row, "th"));
-    for (let column = 0; column < columns; column++) {
-      cells.push(blockCell(model, row * columns + column, rows <= NUMBERS_UP_TO && columns <= NUMBERS_UP_TO));
-      line.append(cells[cells.length - 1]);
-    }
-    line.append(element("td", "total", model.groupShare("source", row)));
-    body.append(line);
-  }
-  const foot = element("tr", "", element("th", "total", "moved"));
-  for (let column = 0; column < columns; column++) foot.append(element("td", "total", model.groupShare("target", column)));
-  foot.append(element("td", "total"));
-  table.append(element("thead", "", head), body, element("tfoot", "", foot));
-  table.classList.toggle("dense", rows > NUMBERS_UP_TO || columns > NUMBERS_UP_TO);
-  moveAmongCells(cells, rows, columns, table, panel, (block) => panel.block(block));
+  const rows = model.source.groups, columns = model.target.groups;
+  const few = Math.max(rows.length, columns.length) <= NUMBERS_UP_TO;
+  const head = columns.map((_, column) => groupHeader(model, "target", column));
+  const lines = rows.map((_, row) => {
+    const cells = columns.map((_, column) => blockCell(model, row * columns.length + column, few));
+    return element("tr", "", groupHeader(model, "source", row), ...cells, totals(model, "source", row));
+  });
+  const foot = columns.map((_, column) => totals(model, "target", column));
+  table.append(
+    element("thead", "", element("tr", "", element("td", "corner"), ...head, element("th", "total", "moved"))),
+    element("tbody", "", ...lines),
+    element("tfoot", "", element("tr", "", element("th", "total", "moved"), ...foot, element("td", "total"))),
+  );
+  table.classList.toggle("dense", !few);
+  moveAmongBlocks(model, panel, table);
 }
 
 function blockCell(model, block, numbered) {
-  const share = model.blocks.mass[block] / model.mass;
-  const relative = model.blocks.mass[block] / model.heaviestBlock;
+  const mass = model.blocks.mass[block];
+  const share = mass / model.mass, relative = mass / model.blocks.mass[model.heaviestBlock];
   const cell = element("td", "block", numbered && share >= 0.0005 ? (100 * share).toFixed(share < 0.0995 ? 1 : 0) : "");
   cell.setAttribute("role", "gridcell");
   cell.setAttribute("aria-label", model.aboutBlock(block));
@@ -65,25 +65,32 @@ function blockCell(model, block, numbered) {
   return cell;
 }
 
-function moveAmongCells(cells, rows, columns, table, panel, view) {
-  let current = cells.reduce((best, cell, k) => (cell.classList.contains("strong") && best < 0 ? k : best), -1);
-  current = Math.max(0, current);
-  if (cells.length) cells[current].tabIndex = 0;
-  const cellOf = (event) => event.target.closest("td.block");
-  table.addEventListener("focusin", (event) => {
-    const cell = cellOf(event);
-    if (!cell) return;
-    cells[current].tabIndex = -1;
-    current = Number(cell.dataset.block);
-    cell.tabIndex = 0;
-    panel.pin(view(current), cell);
-  });
-  table.addEventListener("click", (event) => { if (cellOf(event)) cellOf(event).focus(); });
-  table.addEventListener("mouseover", (event) => { if (cellOf(event)) panel.preview(view(Number(cellOf(event).dataset.block))); });
+function moveAmongBlocks(model, panel, table) {
+  const cells = [...table.querySelectorAll(".block")];
+  const columns = model.target.groups.length;
+  let current = model.heaviestBlock;
+  const choose = (block) => {
+    for (const [k, chosen] of [[current, false], [block, true]]) {
+      cells[k].tabIndex = chosen ? 0 : -1;
+      cells[k].setAttribute("aria-selected", chosen);
+    }
+    current = block;
+  };
+  choose(current);
+  const at = (event, act) => {
+    const cell = event.target.closest(".block");
+    if (cell) act(cell, Number(cell.dataset.block));
+  };
+  table.addEventListener("focusin", (event) => at(event, (cell, block) => {
+    choose(block);
+    panel.pin(panel.block(block), cell);
+  }));
+  table.addEventListener("click", (event) => at(event, (cell) => cell.focus()));
+  table.addEventListener("mouseover", (event) => at(event, (_, block) => panel.preview(panel.block(block))));
   table.addEventListener("mouseleave", () => panel.restore());
   table.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") return panel.enter(event);
-    const next = step(event.key, Math.floor(current / columns), current % columns, rows, columns);
+    if (event.key === "Enter") panel.enter();
+    const next = step(event.key, Math.floor(current / columns), current % columns, cells.length / columns, columns);
     if (!next) return;
     event.preventDefault();
     cells[next[0] * columns + next[1]].focus();
@@ -97,14 +104,15 @@ function drawSamples(model, canvas) {
   const tall = canvas.height / height, wide = canvas.width / width;
   const most = mass.reduce((a, b) => Math.max(a, b), 0);
   const order = mass.map((_, k) => k).sort((a, b) => mass[a] - mass[b]); // the heaviest on top
-  const h = Math.max(SMALLEST_SPOT, tall), w = Math.max(SMALLEST_SPOT, wide);
+  const dot = Math.min(LARGEST_DOT, canvas.width / 2 / Math.sqrt(cells.length));
+  const h = Math.max(dot, tall), w = Math.max(dot, wide);
   context.fillStyle = "#2f86cf";
   for (const k of order) {
     const row = Math.floor(cells[k] / width), column = cells[k] % width;
     context.globalAlpha = 0.2 + 0.8 * Math.sqrt(mass[k] / most);
     context.fillRect((column + 0.5) * wide - w / 2, (row + 0.5) * tall - h / 2, w, h);
   }
-  context.globalAlpha = 0.45;
+  context.globalAlpha = Math.min(0.45, 8 / Math.max(model.source.groups.length, model.target.groups.length));
   context.fillStyle = "#8c8c8c";
   for (const at of borders(model.target)) context.fillRect(at * canvas.width - 0.5, 0, 1, canvas.height);
   for (const at of borders(model.source)) context.fillRect(0, at * canvas.height - 0.5, canvas.width, 1);
@@ -168,7 +176,8 @@ function stepAmongSpots(map, key, at) {
 }
 
 function sampleMap(model, panel, box) {
-  const sheet = box.querySelector(".sheet"), cursor = box.querySelector(".cursor"), map = model.map;
+  const [sheet, cursor, said] = [".sheet", ".cursor", ".said"].map((name) => box.querySelector(name));
+  const { map } = model;
   let current = 0;
   drawSamples(model, box.querySelector("canvas"));
   nameGroups(model.target, box.querySelector(".targets"));
@@ -187,6 +196,7 @@ function sampleMap(model, panel, box) {
   const choose = (place) => {
     current = place;
     mark(place);
+    said.textContent = model.aboutPair(model.ofCell.get(map.cells[place])[0]);
     panel.pin(panel.cell(place), sheet);
   };
   sheet.addEventListener("mousemove", (event) => {
@@ -199,7 +209,7 @@ function sampleMap(model, panel, box) {
   sheet.addEventListener("focus", () => { if (sheet.matches(":focus-visible")) choose(current); });
   sheet.addEventListener("blur", () => mark(-1));
   sheet.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") return panel.enter(event);
+    if (event.key === "Enter") panel.enter();
     const place = stepAmongSpots(map, event.key, current);
     if (place < 0) return;
     event.preventDefault();

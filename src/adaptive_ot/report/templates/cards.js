@@ -1,0 +1,83 @@
+// Samples and pairs as little cards. Whoever clicks a sample sees it in the panel.
+
+const MORE = 48;
+
+function show(value) {
+  return typeof value === "number" ? amount(value) : String(value);
+}
+
+function thumbnail(model, side, sample) {
+  const { images, values, columns } = model[side];
+  if (images && images[sample]) {
+    const image = element("img", "");
+    image.alt = "";
+    image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 64));
+    image.src = images[sample];
+    return image;
+  }
+  if (!values) return element("span", `dot ${side}`);
+  return element("span", "row", columns.slice(0, 4).map((column, k) => `${column} ${show(values[sample][k])}`).join(" · "));
+}
+
+function sampleButton(model, panel, side, sample, ...notes) {
+  const name = model[side].names[sample];
+  const lines = [model.classOf(side, sample), ...notes].filter(Boolean).map((note) => element("span", "line", note));
+  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines);
+  const made = button(`sample ${side}`, () => panel.open(panel.sample(side, sample), made), thumbnail(model, side, sample), text);
+  made.title = name;
+  made.dataset.sample = sample;
+  return made;
+}
+
+function pairCard(model, panel, pair) {
+  const { source, target, mass } = model.pairs;
+  return element(
+    "li",
+    "pair",
+    sampleButton(model, panel, "source", source[pair]),
+    element("span", "mass", element("span", "arrow", "→"), amount(mass[pair])),
+    sampleButton(model, panel, "target", target[pair]),
+  );
+}
+
+function partnerCard(model, panel, side, pair) {
+  const mass = `mass ${amount(model.pairs.mass[pair])}`;
+  return element("li", "", sampleButton(model, panel, side, model.pairs[side][pair], mass));
+}
+
+function leftCard(model, panel, side, sample) {
+  const weight = model[side].weights[sample], moved = model[side].moved[sample];
+  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} left over`;
+  return element("li", "", sampleButton(model, panel, side, sample, told));
+}
+
+function disagreementCard(model, panel, sample) {
+  const plan = model.plan[sample], predicted = model.target.predicted[sample];
+  const notes = [`plan: ${model.classes[plan]}`, `prediction: ${model.classes[predicted]}`];
+  if (model.target.class) {
+    const truth = model.target.class[sample];
+    notes.push(truth === plan ? "the plan is right" : truth === predicted ? "the prediction is right" : "neither is right");
+  }
+  return element("li", "", sampleButton(model, panel, "target", sample, ...notes));
+}
+
+// A list that grows when asked to.
+function listed(entries, card, first) {
+  const list = element("ol", "cards");
+  const more = button("more controls", () => grow(MORE));
+  let shown = 0;
+  const grow = (count) => {
+    list.append(...entries.slice(shown, shown + count).map(card));
+    shown = Math.min(entries.length, shown + count);
+    more.hidden = shown === entries.length;
+    more.textContent = `Show more (${(entries.length - shown).toLocaleString("en")} left)`;
+  };
+  grow(first);
+  return [list, more];
+}
+
+function facts(entries) {
+  const rows = entries.filter(([, value]) => value !== null);
+  return element("dl", "", ...rows.map(([name, value]) => element("div", "", element("dt", "", name), element("dd", "", value))));
+}
+
