@@ -143,22 +143,23 @@ def _match(done: Adapted) -> Match | None:
     solution = done.estimator.solution_
     if solution is None or max(solution.problem.cost.shape) > MOST_SAMPLES:
         return None
-    sides = [
-        Samples(
-            names=[f"#{k}" for k in range(len(x))],  # as in the predictions
-            weights=np.full(len(x), 1 / len(x)),  # shares are of these, whatever a class may send
-            labels=None if y is None else _text(y).tolist(),
-            predicted=predicted,
-            images=images,
-            values=x[:, :COLUMNS_SHOWN],
-            columns=list(columns or [f"feature {k}" for k in range(x.shape[1])])[:COLUMNS_SHOWN],
-        )
-        for (x, y, columns), predicted, images in (
-            (done.source, None, done.images[0]),
-            (done.target, None if done.labels is None else _text(done.labels).tolist(), done.images[1]),
-        )
-    ]
-    return match_of(solution, *sides)
+    predicted = None if done.labels is None else _text(done.labels)
+    source, target = _samples(done.source, None, done.images[0]), _samples(done.target, predicted, done.images[1])
+    return match_of(solution, source, target)
+
+
+def _samples(features: Features, predicted: np.ndarray | None, images: list[bytes] | None) -> Samples:
+    """Images, if there are any, or the first features."""
+    x, labels = features.x, _text(features.y)
+    columns = features.columns or [f"feature {k}" for k in range(x.shape[1])]
+    shown: Any = {"values": x[:, :COLUMNS_SHOWN], "columns": list(columns[:COLUMNS_SHOWN])}
+    return Samples(
+        names=[f"#{k}" for k in range(len(x))],  # as in the predictions
+        weights=np.full(len(x), 1 / len(x)),  # shares are of these, whatever a class may send
+        labels=None if labels is None else labels.tolist(),
+        predicted=None if predicted is None else predicted.tolist(),
+        **(shown if images is None else {"images": images}),
+    )
 
 
 def _pictures(done: Adapted) -> dict[str, Drawn]:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from adaptive_ot import __version__
-from adaptive_ot.cli import deep_app
+from adaptive_ot.cli import deep_app, report_app
 
 app = App(
     name="adaptive-ot",
@@ -305,38 +305,8 @@ def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]
 app.command(deep_app.train)
 app.command(deep_app.evaluate)
 app.command(deep_app.predict)
-
-
-@app.command
-def report(
-    path: Path,
-    /,
-    *,
-    output: Annotated[Path | None, Parameter(alias="-o")] = None,
-    root: Path | None = None,
-    samples: int = 1000,
-    device: str = "auto",
-) -> int:
-    """Write one HTML page about a solve, an adaptation, a training run or a benchmark: open it in any browser.
-
-    The page holds everything it shows, images and names of files included. See docs/report.md.
-
-    Parameters
-    ----------
-    path
-        The directory of a training run or a benchmark, or one that "solve" or "adapt" wrote with --report.
-    output
-        Where to write the page, as .html; by default report.html in that directory.
-    root
-        Of a training run: where its dataset is now; where it was, if not given.
-    samples
-        Of a training run: the most images of either domain that are looked at.
-    device
-        Of a training run: where its network looks at them, as PyTorch names it; "auto" is a GPU if there is one.
-    """
-    from adaptive_ot.cli.reporting import run
-
-    return run(path, output, root, samples, device)
+app.command(report_app.report)
+app.command(report_app.figures)
 
 
 @app.command
@@ -349,12 +319,12 @@ def doctor() -> int:
 
 @app.command
 def demo(*, output: Annotated[Path, Parameter(alias="-o")] = Path("demo")) -> int:
-    """A toy problem, two moons with outliers, and handwritten digits adapted to another scan of them, with pictures.
+    """A toy problem, two moons with outliers, and handwritten digits adapted to another scan of them, to look at.
 
     Parameters
     ----------
     output
-        The directory for the pictures.
+        The directory for the pictures, and for a report of the digits.
     """
     from adaptive_ot.cli.demo import run
 

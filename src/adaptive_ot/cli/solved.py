@@ -63,9 +63,18 @@ def _pictures(solution: Solution, trace: Sequence[Progress]) -> dict[str, Drawn]
     if n + m <= MOST_POINTS if _points(solution) else max(n, m) <= LONGEST_COLUMN:
         pictures["transport"] = drawn(lambda: plot.transport(solution))
     pictures["plan"] = drawn(lambda: plot.plan(solution))
-    if sum(math.isfinite(now.gap) or math.isfinite(now.error) for now in trace) > 1:
-        pictures["convergence"] = drawn(lambda: plot.convergence({solution.problem.marginals.title: trace}))
+    known = _known(solution, trace)
+    if len(known) > 1:
+        pictures["convergence"] = drawn(lambda: plot.convergence({solution.problem.marginals.title: known}))
     return pictures
+
+
+def _known(solution: Solution, trace: Sequence[Progress]) -> list[Progress]:
+    """Steps of which something was proved; an exact solve does not report its last."""
+    if any(now.epsilon is not None for now in trace):
+        return [now for now in trace if math.isfinite(now.error)]
+    end = [trace[-1]._replace(iterations=solution.iterations, gap=solution.gap)] if trace else []
+    return [now for now in (*trace, *end) if math.isfinite(now.gap)]
 
 
 def _points(solution: Solution) -> tuple[np.ndarray, np.ndarray] | None:

@@ -12,7 +12,7 @@ SEVERAL_PLANS = "So many samples take several plans, which are not kept: there i
 HEADINGS = {
     "labels": (
         "Mass between classes",
-        "How much every class sends and receives, and what it has; the darker, the more.",
+        "How much every class sends and receives, and what it has.",
     ),
     "plan": ("Plan", "The mass of every pair of samples, sources down and targets across."),
 }
@@ -55,7 +55,10 @@ def _result(of: Fields) -> list[tuple[str, str]]:
     ]
     if of.is_given("gap"):  # there is one plan
         rows.insert(1, ("value", f"{of.number('value'):.6g}, what the plan costs"))
-        rows.insert(2, ("certified gap", f"{of.number('gap'):.3g}: the value is at most so far above the optimum"))
+        rows.insert(
+            2,
+            ("certified gap", f"{of.number('gap'):.3g}: the value is at most so far above the optimum without entropy"),
+        )
         rows.insert(3, ("violation", f"{of.number('violation'):.3g}: the marginals are off by at most so much"))
     if of.is_given("classes"):
         rows.insert(-1, ("classes", f"{of.whole('classes'):,}"))

@@ -94,19 +94,17 @@ def _about(plan: Plan) -> str:
 
 
 def _table(heading: str, first: str, names: Sequence[str], columns: list[Column], note: str) -> Table:
-    """Numbers as numbers, so that they sort; the best in bold, the deviation beside the mean."""
+    """Numbers as numbers, so that they sort; the mean first, with its deviation, and the best in bold."""
     headings, rows, bold = [first], [[name] for name in names], set()
-    for column in columns:
-        for k, best in enumerate(column.best()):
-            if best:
-                bold.add((k, len(headings)))
+    for column in sorted(columns, key=lambda column: column.heading != "mean"):
+        bold |= {(k, len(headings)) for k, best in enumerate(column.best()) if best}
         headings.append(column.heading)
         for k, row in enumerate(rows):
             row.append(_cell(column, k))
         if column.heading == "mean" and column.deviations and not np.isnan(column.deviations).all():
             headings.append("±")
-            for k, row in enumerate(rows):
-                row.append(_rounded(column.deviations[k]))
+            for row, deviation in zip(rows, column.deviations, strict=True):
+                row.append(_rounded(deviation))
     return Table(heading, headings, rows, note, frozenset(bold))
 
 

@@ -46,7 +46,10 @@ def _result(of: Fields) -> list[tuple[str, str]]:
     rows = [
         ("status", of.text("message")),
         ("value", f"{of.number('value'):.12g}"),
-        ("certified gap", f"{of.number('gap'):.3g}: the value is at most so far above the optimum"),
+        (
+            "certified gap",
+            f"{of.number('gap'):.3g}: the value is at most so far above the optimum of the exact problem",
+        ),
         ("violation", f"{of.number('violation'):.3g}: the marginals are off by at most so much"),
         ("mass", mass),
         ("active", " and ".join(_active(of, side) for side in ("sources", "targets"))),
