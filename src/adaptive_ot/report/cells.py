@@ -12,6 +12,7 @@ from adaptive_ot.report.contents import Table
 
 # Digits of a number that people read.
 DIGITS = 4
+WIDEST = 9
 
 
 class Cell(NamedTuple):
@@ -56,12 +57,12 @@ def _cell(value: Any, decimals: int | None) -> Cell:
 
 
 def _decimals(column: Sequence[Any]) -> int | None:
-    """Enough for the largest number of a column, unless the smallest would vanish."""
-    sizes = [abs(float(value)) for value in column if _is_float(value) and math.isfinite(value) and value != 0]
-    if not sizes or all(size.is_integer() for size in sizes):
-        return 0 if sizes and max(sizes) < 1e15 else None
-    decimals = max(0, DIGITS - 1 - math.floor(math.log10(max(sizes))))
-    return decimals if decimals <= 6 and max(sizes) < 1e15 and min(sizes) >= 10.0 ** (1 - decimals) else None
+    """As many as its numbers need, unless that would be too many to read."""
+    floats = [float(value) for value in column if _is_float(value) and math.isfinite(value)]
+    texts = [f"{value:.{DIGITS}g}" for value in floats]
+    decimals = max((len(text.partition(".")[2]) for text in texts), default=0)
+    widest = max((len(f"{abs(value):.{decimals}f}") for value in floats), default=0)
+    return decimals if widest <= WIDEST and not any("e" in text for text in texts) else None
 
 
 def _is_whole(value: Any) -> bool:

@@ -65,6 +65,7 @@ def explore(match: Match) -> dict[str, Any]:
     data = {
         "mass": _short(pairs.mass.sum()),
         "count": len(pairs.mass),
+        "most": {"partners": PARTNERS, "block": PAIRS_OF_BLOCK, "all": PAIRS_OF_ALL},
         "classes": classes.names,
         "source": _side(match.source, rows, pairs.source, pairs.mass)
         | {"class": _listed(classes.source), "predicted": _listed(classes.source_predicted)},
@@ -82,7 +83,8 @@ def _merged(rows: Any, columns: Any, mass: Any, shape: tuple[int, int]) -> tuple
     """Every pair once, with all of its mass, by row and then by column."""
     from scipy import sparse
 
-    csr = sparse.csr_array((np.asarray(mass, np.float64), (np.asarray(rows), np.asarray(columns))), shape=shape)
+    ends = np.asarray(rows, np.int64), np.asarray(columns, np.int64)
+    csr = sparse.csr_array((np.asarray(mass, np.float64), ends), shape=shape)
     of_row = np.repeat(np.arange(shape[0]), np.diff(csr.indptr))
     return of_row, csr.indices.astype(np.int64), np.asarray(csr.data)
 
@@ -157,7 +159,8 @@ def _judge(match: Match, classes: Classes, pairs: _Pairs) -> dict[str, Any]:
 def _with_images(match: Match, pairs: _Pairs, data: dict[str, Any]) -> dict[str, Any]:
     """The images of those who are shown first; where room is short, others have none."""
     n, m = len(match.source.names), len(match.target.names)
-    images = [*(match.source.images or [None] * n), *(match.target.images or [None] * m)]
+    images = [*([None] * n if match.source.images is None else match.source.images)]
+    images += [*([None] * m if match.target.images is None else match.target.images)]
     ends = np.column_stack([pairs.source, n + pairs.target]).ravel()
     left = data["source"]["left"][:SHOWN_FIRST]
     targets = data["target"]["left"][:SHOWN_FIRST] + (data["disagreements"] or [])[:SHOWN_FIRST]

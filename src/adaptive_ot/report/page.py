@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,7 @@ def render(page: Page) -> str:
     )
 
 
+@cache
 def _environment() -> Environment:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adaptive_ot.report.contents import Match
-from adaptive_ot.report.explorer import PAIRS_OF_ALL, ROUNDING
+from adaptive_ot.report.explorer import ROUNDING
 
 MOST_NAMES = 12
 
@@ -25,8 +25,8 @@ def summary(match: Match, data: dict[str, Any]) -> list[str]:
 
 
 def pairs(data: dict[str, Any]) -> str:
-    if data["count"] > PAIRS_OF_ALL:
-        return f"The {PAIRS_OF_ALL:,} strongest of {data['count']:,} pairs that carry mass."
+    if data["count"] > data["most"]["all"]:
+        return f"The {data['most']['all']:,} strongest of {data['count']:,} pairs that carry mass."
     return f"All {data['count']:,} pairs that carry mass, the strongest first."
 
 
@@ -73,7 +73,7 @@ def _missing(data: dict[str, Any]) -> list[str]:
             if here and not there
         ]
         if only:
-            told.append(f"Only in the {name}{_by(own, other)}: {_some(only)}.")
+            told.append(f"Classes only in the {name}{_by(own, other)}: {_some(only)}.")
     return told
 
 

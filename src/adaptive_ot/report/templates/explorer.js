@@ -3,7 +3,7 @@
 const FIRST = 12;
 
 function fillLists(model, panel, section) {
-  const strongest = model.pairs.mass.map((_, pair) => pair).slice(0, PAIRS_OF_ALL);
+  const strongest = model.pairs.mass.map((_, pair) => pair).slice(0, model.most.all);
   const lists = {
     pairs: [strongest, (pair) => pairCard(model, panel, pair)],
     source: [model.source.left, (sample) => leftCard(model, panel, "source", sample)],

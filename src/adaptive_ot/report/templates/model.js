@@ -1,6 +1,5 @@
 // What the page knows of a match. Pairs are sorted by mass: the first of a sample, block or cell are its strongest.
 
-const PARTNERS = 5, PAIRS_OF_BLOCK = 24, PAIRS_OF_ALL = 500; // as many as the page surely has of each
 const ROUNDING = 1e-9;
 
 function amount(number) {
@@ -34,9 +33,10 @@ class Model {
     const row = this.lines(data.source, data.map.height), column = this.lines(data.target, data.map.width);
     data.pairs.mass.forEach((_, pair) => {
       const source = data.pairs.source[pair], target = data.pairs.target[pair];
-      addUpTo(PARTNERS, this.ofSample.source, source, pair);
-      addUpTo(PARTNERS, this.ofSample.target, target, pair);
-      addUpTo(PAIRS_OF_BLOCK, this.ofBlock, data.source.group[source] * data.target.groups.length + data.target.group[target], pair);
+      const block = data.source.group[source] * data.target.groups.length + data.target.group[target];
+      addUpTo(data.most.partners, this.ofSample.source, source, pair);
+      addUpTo(data.most.partners, this.ofSample.target, target, pair);
+      addUpTo(data.most.block, this.ofBlock, block, pair);
       addUpTo(1, this.ofCell, row[source] * data.map.width + column[target], pair);
     });
   }

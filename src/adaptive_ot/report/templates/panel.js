@@ -128,7 +128,7 @@ class Panel {
     const count = model[side].partners[sample];
     const strongest = count > pairs.length ? `; the ${pairs.length} strongest` : "";
     const told = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
-    return [element("p", "told", told), ...listed(pairs, (pair) => partnerCard(model, this, other, pair), PARTNERS)];
+    return [element("p", "told", told), ...listed(pairs, (pair) => partnerCard(model, this, other, pair), pairs.length)];
   }
 }
 
