@@ -23,7 +23,7 @@ NAMES = [
     "кошка, Ärger, Ελλάδα",
     "a name that is far too long for any picture " * 3,
 ]
-BACKGROUNDS = {"light": "#ffffff", "dark": "#16191d"}
+BACKGROUNDS: dict[Any, str] = {"light": "#ffffff", "dark": "#16191d"}
 
 
 def traces(cost, *solvers):
@@ -198,7 +198,7 @@ def test_settings_are_left_alone():
         assert dict(matplotlib.rcParams) == before
 
 
-def colour_now() -> str:
+def colour_now() -> Any:
     return plot.mass_path(aot.mass_path(TOY_COST)).title.get_color()
 
 

@@ -61,7 +61,9 @@ def convergence(traces: Mapping[str, Sequence[Progress]], ax: Axes | None = None
         style: Any = curve_style(number) | {"linewidth": 1.6, "markersize": 4, "drawstyle": _drawstyle(what)}
         label = f"{written(name)}: {what if values.size else 'nothing known on the way'}"
         handles += ax.plot(np.maximum(1, steps), np.maximum(floor, values), label=label, **style)
-    ax.set(xscale="log", yscale="log", xlabel="steps: pivots (exact), passes over all pairs (entropic)")
+    if heights.size:
+        ax.set(xscale="log", yscale="log")
+    ax.set_xlabel("steps: pivots (exact), passes over all pairs (entropic)")
     ax.set_ylabel("certified gap, error of the marginals")
     if (heights <= 0).any():
         _draw_zero(ax, floor)

@@ -69,14 +69,16 @@ def _blocks(solution: Solution, clusters: list[Any]) -> tuple[np.ndarray, np.nda
 
 
 def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Both sides sorted by block, and in it by turns by the mean place of the other ends: the best of all turns."""
+    """The order of both sides: by block, and in it the best of the order of names and of some that untangle lines."""
     rows, columns, mass = solution.main_pairs()
     ends, sizes = (rows, columns), solution.problem.cost.shape
     lines = np.zeros(sizes, dtype=int)
     lines[ends] = 1
     orders = [np.argsort(block, kind="stable") for block in blocks]
     best, fewest = tuple(orders), _crossings(lines[np.ix_(*orders)])
-    for turn in range(2 * SWEEPS):
+    if fewest:
+        orders = [np.lexsort((place, block)) for place, block in zip(_along(lines), blocks, strict=True)]
+    for turn in range(2 * SWEEPS if fewest else 0):
         here, there = (1, 0) if turn % 2 == 0 else (0, 1)
         place = np.argsort(orders[there]).astype(float)
         total = np.bincount(ends[here], mass, sizes[here])
@@ -86,6 +88,16 @@ def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) ->
         if crossings < fewest:
             best, fewest = tuple(orders), crossings
     return best[0], best[1]
+
+
+def _along(lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places for sources and targets if one walks along the lines, from one end of a cluster to the other."""
+    from scipy import sparse
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    both = sparse.csr_array(sparse.block_array([[None, lines], [lines.T, None]]))
+    place = np.argsort(reverse_cuthill_mckee(both, symmetric_mode=True))
+    return place[: len(lines)], place[len(lines) :]
 
 
 def _crossings(lines: np.ndarray) -> int:

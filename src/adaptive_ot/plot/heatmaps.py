@@ -93,14 +93,20 @@ def plans(solutions: Mapping[str, Solution], source_labels: Any = None, target_l
     figure = new_figure((1.4 + 3.0 * columns, 3.6 * rows))
     norm = from_zero(max(image.max(initial=0.0) for image in images), 0.5)
     grid = panels(figure, rows, columns)
+    used, unused = grid.flat[: len(images)].tolist(), grid.flat[len(images) :]
     drawn = None
-    for ax, image, (name, solution) in zip(grid.flat, images, solutions.items(), strict=False):
+    for number, (ax, image, (name, solution)) in enumerate(zip(used, images, solutions.items(), strict=True)):
         drawn = _draw(ax, image, sides, norm)
         ax.set_title(f"{written(name)}\n{mass_of(solution)}", fontsize="medium")
-        ax.label_outer()
-    for ax in grid.flat[len(images) :]:
+        if number % columns:
+            ax.set_ylabel("")
+            ax.tick_params(labelleft=False)
+        if number + columns < len(images):  # the plan below has the same classes
+            ax.set_xlabel("")
+            ax.tick_params(labelbottom=False)
+    for ax in unused:
         ax.remove()
-    _bar(figure, drawn, grid.flat[: len(images)].tolist())
+    _bar(figure, drawn, used)
     return figure
 
 
