@@ -46,9 +46,7 @@ def run(request: Request) -> int:
             progress("features and probabilities of both domains")
             domains = _domains(request)
             drop = class_to_drop(domains, request.drop)
-            figures = {
-                request.output / f"{name}.{request.format}": draw for name, draw in _figures(request, domains, drop)
-            }
+            figures = dict(_figures(request, domains, drop))
         with steps_bar(len(figures)) as progress:
             for name, draw in figures.items():
                 path = request.output / f"{name}.{request.format}"
