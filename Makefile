@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 demo: $(VENV)/.cli
 	$(BIN)/adaptive-ot demo --output demo
 
-test: $(VENV)/.dev
+test: $(VENV)/.dev $(VENV)/.browser
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.dev
@@ -35,6 +35,14 @@ $(VENV)/.venv:
 $(VENV)/.%: $(VENV)/.venv pyproject.toml constraints.txt
 	$(PIP) --editable ".[$*]"
 	touch $@
+
+# Reports are tested in Chromium. Where none can be installed, these tests are skipped.
+APT := $(shell test "$$(id -u)" = 0 || echo sudo -n) apt-get -qq
+$(VENV)/.browser: $(VENV)/.venv
+	@command -v chromedriver > /dev/null \
+	|| { $(APT) update && $(APT) install --yes --no-install-recommends chromium chromium-driver; } > /dev/null 2>&1 \
+	|| echo "There is no Chromium, and none could be installed: tests in a browser are skipped."
+	@touch $@
 
 clean:
 	rm -rf $(VENV) demo

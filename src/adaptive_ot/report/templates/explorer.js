@@ -44,7 +44,7 @@ for (const section of document.querySelectorAll(".explorer")) {
     sampleMap(model, panel, section.querySelector(".map"));
     connectTabs(section);
     // Beside the maps there is room to begin with an example.
-    if (matchMedia("(min-width: 62.01rem)").matches) panel.pin(panel.block(model.heaviestBlock), null);
+    if (panel.beside.matches) panel.pin(panel.block(model.heaviestBlock), null);
   }
   fillLists(model, panel, section);
 }

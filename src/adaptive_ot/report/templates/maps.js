@@ -2,6 +2,7 @@
 
 const NUMBERS_UP_TO = 12; // groups: beyond, the numbers in the blocks would not fit
 const NAMES_UP_TO = 40;
+const STRONG = 64; // percent of shade: up to here one ink can be read, beyond it the other, on light and dark screens
 const REACH = 8; // pixels around the pointer in which a spot counts as meant
 const LARGEST_DOT = 6; // of 800 pixels: a lone cell is drawn at least so large, one of many smaller
 
@@ -59,8 +60,9 @@ function blockCell(model, block, numbered) {
   cell.setAttribute("aria-label", model.aboutBlock(block));
   cell.tabIndex = -1;
   cell.dataset.block = block;
-  cell.style.setProperty("--share", `${relative > 0 ? 6 + 94 * relative : 0}%`);
-  cell.classList.toggle("strong", relative > 0.55);
+  const shade = relative > 0 ? Math.round(6 + 94 * relative) : 0;
+  cell.style.setProperty("--share", `${shade}%`);
+  cell.classList.toggle("strong", shade > STRONG);
   cell.classList.toggle("same", model.sameClass(block));
   return cell;
 }

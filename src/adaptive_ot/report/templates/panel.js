@@ -5,6 +5,7 @@ class Panel {
     this.model = model;
     this.box = box;
     this.earlier = [];
+    this.beside = matchMedia("(min-width: 62.01rem)");
     this.close();
     box.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && this.origin) this.origin.focus();
@@ -19,7 +20,11 @@ class Panel {
     this.box.scrollTop = 0;
   }
 
-  preview(view) { this.show(view); }
+  // Only beside the maps: above them it would hide what the pointer is on.
+  preview(view) {
+    if (this.beside.matches) this.show(view);
+  }
+
   restore() { this.show(this.pinned); }
 
   pin(view, origin) {

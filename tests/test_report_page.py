@@ -1,0 +1,486 @@
+"""A page is judged by what a parser makes of it, and its explorer by counting again, slowly."""
+
+import base64
+import hashlib
+import re
+import sys
+from collections import defaultdict
+from fractions import Fraction
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.report import explorer, groups, images
+from adaptive_ot.report.contents import Explorer, Facts, Match, Note, Page, Picture, Samples, Table
+from adaptive_ot.report.explorer import explore
+from adaptive_ot.report.page import render
+from pages import HOSTILE, RESULTS, digits_page, explorer_data, page_of, pairs, png, read, samples, texts_of
+
+BLACK = png(np.zeros((8, 8)))
+
+
+def page(*parts: Any) -> Page:
+    return Page("Title", "Subtitle", parts)
+
+
+def plain() -> Match:
+    source = samples(["a", "b", "c"], labels=["cat", "dog", "owl"])
+    return pairs(source, samples(["d", "e"], labels=["cat", "fox"]), (0, 0, 0.5), (1, 1, 1.0))
+
+
+class TestPage:
+    def test_everything_is_there(self):
+        html = render(digits_page(plain()))
+        seen = read(html)
+        told = " ".join(seen.texts)
+        for text in ("Digits through noise", "status", "0.77 of at most 1", "One run is not finished.", "Percent."):
+            assert text in told
+        assert texts_of(html, "h2") == ["Summary", "Results", "Masses", "What was matched", "Configuration"]
+        assert texts_of(html, "a") == texts_of(html, "h2")
+        anchors = [dict(attributes)["href"] for tag, attributes in seen.elements if tag == "a"]
+        ids = [dict(attributes).get("id") for tag, attributes in seen.elements if tag == "section"]
+        assert [anchor.removeprefix("#") for anchor in anchors if anchor] == [name for name in ids if name]
+        notes = [dict(attributes) for _, attributes in seen.elements if ("role", "note") in attributes]
+        assert [note["class"] for note in notes] == ["note information", "note warning", "note warning"]  # noscript
+        assert sum(tag == "details" for tag, _ in seen.elements) == 1
+
+    def test_the_policy_admits_our_style_and_script_and_nothing_else(self):
+        html = render(digits_page(plain()))
+        (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+        rules = dict(rule.strip().split(" ", 1) for rule in policy.replace("&#39;", "'").split(";"))
+        style, script = texts_of(html, "style"), [text for tag, text in read(html).inside if tag == "script"]
+
+        def allowed(text: str) -> str:
+            return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+        assert rules == {
+            "default-src": "'none'",
+            "img-src": "data:",
+            "style-src": allowed("".join(style)),
+            "script-src": allowed(script[-1]),
+            "base-uri": "'none'",
+            "form-action": "'none'",
+        }
+        assert html.index("Content-Security-Policy") < html.index("<style")
+
+    def test_nothing_is_loaded_and_nothing_runs_from_attributes(self):
+        for tag, attributes in read(render(digits_page(plain()))).elements:
+            for name, value in attributes:
+                assert name != "style"
+                assert not name.startswith("on")
+                if name in {"href", "src", "srcset", "action", "data", "poster", "background"}:
+                    assert value is not None
+                    assert value.startswith(("data:image/", "#part-")), (tag, name, value)
+
+    def test_scripts_never_parse_text(self):
+        (script,) = [text for text in texts_of(render(digits_page(plain())), "script") if "use strict" in text]
+        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|Function\(", script)
+
+    def test_cells_of_tables(self):
+        html = render(page(RESULTS))
+        cells = [dict(attributes) for tag, attributes in read(html).elements if tag == "td"]
+        texts = re.findall(r"<td[^>]*>(?:<strong>)?([^<]*)", html)
+        accuracy = slice(1, None, 4)
+        assert texts[accuracy] == ["60.25", "7.50", "−3.00", "–", "∞", "–"]
+        assert [cell.get("data-number") for cell in cells[accuracy]] == ["60.25", "7.5", "-3.0", None, "Infinity", None]
+        assert [k for k, cell in enumerate(cells) if "data-missing" in cell] == [7, 13, 21, 23]
+        assert texts_of(html, "strong") == ["60.25"]
+        assert [dict(attributes).get("class") for tag, attributes in read(html).elements if tag == "th"] == [
+            None,
+            "number",
+            "number",
+            "number",
+        ]
+
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            ([1e-9, 1234.5], ["1e−09", "1234"]),
+            ([0.45, 102.5, 14.2], ["0.45", "102.50", "14.20"]),
+            ([3.0, 4.0], ["3", "4"]),
+            ([np.float32(0.5), np.int64(7)], ["0.5", "7"]),
+            ([10**400, 0.25], [str(10**400), "0.25"]),
+            ([True, "–"], ["True", "–"]),
+        ],
+    )
+    def test_numbers_are_written_for_people(self, values, expected):
+        html = render(page(Table("Numbers", ["x"], [(value,) for value in values])))
+        assert texts_of(html, "td") == expected
+
+    def test_empty_page_and_empty_parts(self):
+        assert "<nav" not in render(page())
+        html = render(page(Facts("Nothing", []), Table("None", [], []), Table("No rows", ["a"], [])))
+        assert html.count("There are no rows.") == 2
+
+    def test_without_jinja(self):
+        from adaptive_ot.report.page import _environment
+
+        _environment.cache_clear()
+        with mock.patch.dict(sys.modules, {"jinja2": None}), pytest.raises(MissingDependency, match=r"jinja2.*report"):
+            render(page())
+
+    @pytest.mark.parametrize(
+        ("part", "argument"),
+        [
+            ("a string", r"parts\[0\]"),
+            (Table("Uneven", ["a", "b"], [(1.0, 2.0), (1.0,)]), r"parts\[0\]\.rows\[1\]"),
+            (Picture("Neither", b"GIF89a", BLACK, "a GIF"), r"parts\[0\]\.light"),
+            (Picture("Nothing", BLACK, b"", "nothing"), r"parts\[0\]\.dark"),
+        ],
+    )
+    def test_parts_that_cannot_be_shown(self, part, argument):
+        with pytest.raises(InvalidInput, match=f"^{argument}"):
+            render(page(part))
+
+
+class TestHostileStrings:
+    @staticmethod
+    def shape(html: str) -> list[Any]:
+        """Elements and attributes, but for the one that is there to carry text."""
+        return [
+            (tag, tuple((name, None if name == "alt" else value) for name, value in attributes))
+            for tag, attributes in read(html).elements
+        ]
+
+    def test_there_are_more_than_200(self):
+        assert len(HOSTILE) > 200
+
+    def test_they_change_no_element_and_no_attribute(self):
+        # A letter tells classes apart, so that there are as many of them.
+        harmless = self.shape(render(page_of(lambda which: f"harmless{which[-1]}")))
+        for text in HOSTILE:
+            html = render(page_of(lambda which, text=text: f"{text}{which[-1]}"))
+            assert self.shape(html) == harmless, text
+            html.encode()
+
+    def test_they_arrive_as_text(self):
+        for text in HOSTILE:
+            html = render(page_of(lambda which, text=text: text))
+            shown = re.sub("\r\n?", "\n", text)
+            shown = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", shown)
+            assert "".join(texts_of(html, "h1")) == shown
+            assert "".join(texts_of(html, "dd")) == shown
+            (alternative,) = (dict(attributes)["alt"] for tag, attributes in read(html).elements if tag == "img")
+            assert alternative == shown
+            data = explorer_data(html)
+            assert data["classes"] == [text]
+            assert data["source"]["names"] == [text] * 3
+            assert data["source"]["columns"] == [text] * 2
+
+    def test_data_cannot_leave_its_script(self):
+        for text in HOSTILE:
+            html = render(page_of(lambda which, text=text: text))
+            inside = html.partition('<script type="application/json">')[2].partition("</script>")[0]
+            assert inside.isascii()
+            assert not set("<>&") & set(inside)
+
+
+class TestMatches:
+    @pytest.mark.parametrize(
+        ("side", "argument"),
+        [
+            ({"weights": np.ones(2)}, "weights"),
+            ({"weights": np.array([1.0, -1.0, 1.0])}, "weights"),
+            ({"weights": np.array([1.0, np.nan, 1.0])}, "weights"),
+            ({"weights": np.array(["a", "b", "c"])}, "weights"),
+            ({"labels": ["x"]}, "labels"),
+            ({"labels": ["x", "y", 3]}, r"labels\[2\]"),
+            ({"predicted": ["x"] * 4}, "predicted"),
+            ({"images": [BLACK]}, "images"),
+            ({"images": [BLACK, BLACK, b"<svg/>"]}, r"images\[2\]"),
+            ({"images": [BLACK, None, BLACK]}, r"images\[1\]"),
+            ({"values": np.ones((2, 2)), "columns": ["x", "y"]}, "values"),
+            ({"values": np.ones(3), "columns": ["x"]}, "values"),
+            ({"values": np.ones((3, 2)), "columns": ["x"]}, "columns"),
+        ],
+    )
+    @pytest.mark.parametrize("which", ["source", "target"])
+    def test_sides_that_do_not_fit(self, which, side, argument):
+        wrong = Samples(**{"names": ["a", "b", "c"], "weights": np.ones(3), **side})
+        right = samples(["a", "b", "c"])
+        match = pairs(wrong, right) if which == "source" else pairs(right, wrong)
+        with pytest.raises(InvalidInput, match=rf"^match\.{which}\.{argument} "):
+            render(page(Explorer("Wrong", match)))
+
+    @pytest.mark.parametrize(
+        ("field", "value"),
+        [
+            ("rows", [0, 3]),
+            ("rows", [-1, 0]),
+            ("rows", [0]),
+            ("rows", [0.0, 1.0]),
+            ("columns", [0, 2]),
+            ("columns", [[0, 1]]),
+            ("mass", [1.0, -1e-12]),
+            ("mass", [1.0, np.inf]),
+            ("mass", [np.nan, 1.0]),
+            ("mass", [1.0]),
+            ("mass", ["1", "2"]),
+        ],
+    )
+    def test_pairs_that_cannot_be(self, field, value):
+        fields: dict[str, Any] = {"rows": [0, 2], "columns": [0, 1], "mass": [1.0, 0.5], field: value}
+        source, target = samples(["a", "b", "c"]), samples(["d", "e"])
+        match = Match(source=source, target=target, **{name: np.array(column) for name, column in fields.items()})
+        with pytest.raises(InvalidInput, match=rf"^match\.{'rows' if value == [1.0] else field} "):
+            render(page(Explorer("Wrong", match)))
+
+    def test_not_a_match(self):
+        with pytest.raises(InvalidInput, match=r"^match "):
+            explore("a match")  # pyright: ignore[reportArgumentType]
+
+
+@st.composite
+def matches(draw):
+    """Sides with and without classes, and pairs some of which occur twice; masses whose sums are exact."""
+    sides = []
+    for _ in range(2):
+        size = draw(st.integers(0, 9))
+        classes = st.lists(st.sampled_from(["cat", "dog", "owl 9", "owl 10", "Fox"]), min_size=size, max_size=size)
+        weights = st.lists(st.integers(0, 16), min_size=size, max_size=size)
+        sides.append(
+            Samples(
+                names=[f"sample {k}" for k in range(size)],
+                weights=np.array(draw(weights), dtype=float) / 8,
+                labels=draw(st.none() | classes),
+                predicted=draw(st.none() | classes),
+            )
+        )
+    n, m = (len(side.names) for side in sides)
+    pair = st.tuples(st.integers(0, max(0, n - 1)), st.integers(0, max(0, m - 1)), st.integers(0, 5))
+    chosen = draw(st.lists(pair, max_size=40)) if n and m else []
+    return pairs(*sides, *((row, column, mass / 8) for row, column, mass in chosen))
+
+
+class Judge:
+    """Everything an explorer tells, from a dictionary of pairs."""
+
+    def __init__(self, match: Match):
+        self.mass: dict[tuple[int, int], Fraction] = defaultdict(Fraction)
+        for row, column, mass in zip(match.rows, match.columns, match.mass, strict=True):
+            self.mass[int(row), int(column)] += Fraction(float(mass))
+        self.mass = {pair: mass for pair, mass in self.mass.items() if mass}
+        self.match = match
+        self.order = sorted(self.mass, key=lambda pair: (-self.mass[pair], pair))
+
+    def strongest(self, wanted, count: int) -> list[tuple[int, int]]:
+        return [pair for pair in self.order if wanted(pair)][:count]
+
+    def moved(self, side: int, sample: int) -> Fraction:
+        return sum((mass for pair, mass in self.mass.items() if pair[side] == sample), Fraction(0))
+
+    def left(self, side: int, weights: np.ndarray) -> list[int]:
+        rest = {k: Fraction(float(weight)) - self.moved(side, k) for k, weight in enumerate(weights)}
+        return sorted((k for k in rest if rest[k] > 0), key=lambda k: (-rest[k], k))
+
+    def plan_label(self, target: int, names: list[str]) -> int:
+        labels = self.match.source.labels
+        assert labels is not None
+        received = [
+            sum((mass for (i, j), mass in self.mass.items() if j == target and labels[i] == name), Fraction(0))
+            for name in names
+        ]
+        return received.index(max(received)) if any(received) else -1
+
+
+def first(data: dict[str, Any], wanted, count: int) -> list[tuple[int, int]]:
+    """The first pairs that somebody who reads the page finds."""
+    kept = zip(data["pairs"]["source"], data["pairs"]["target"], strict=True)
+    return [pair for pair in kept if wanted(pair)][:count]
+
+
+class TestExplorer:
+    @given(matches())
+    def test_sums_and_strongest_pairs(self, match):
+        with (
+            mock.patch.multiple(explorer, PARTNERS=2, PAIRS_OF_BLOCK=3, PAIRS_OF_ALL=2, MOST_CELLS=4),
+            mock.patch.multiple(groups, MOST_GROUPS=3, MOST_STRETCHES=2),
+        ):
+            data = explore(match)
+        judge = Judge(match)
+        assert data["count"] == len(judge.mass)
+        assert data["mass"] == float(sum(judge.mass.values()))
+        mass = dict(zip(first(data, lambda pair: True, 10**6), data["pairs"]["mass"], strict=True))
+        assert all(judge.mass[pair] == Fraction(given) for pair, given in mass.items())
+        assert first(data, lambda pair: True, 2) == judge.order[:2]
+        for side, name in enumerate(("source", "target")):
+            own = data[name]
+            for k in range(len(own["names"])):
+                mine = lambda pair, side=side, k=k: pair[side] == k  # noqa: E731
+                assert own["moved"][k] == float(judge.moved(side, k))
+                assert own["partners"][k] == sum(mine(pair) for pair in judge.mass)
+                assert first(data, mine, 2) == judge.strongest(mine, 2)
+            assert own["left"] == judge.left(side, getattr(match, name).weights)
+        self.check_regions(data, judge)
+
+    def check_regions(self, data, judge):
+        """Blocks and cells."""
+        group = data["source"]["group"], data["target"]["group"]
+        wide = len(data["target"]["groups"])
+        sizes = len(group[0]), len(group[1])
+        place = [{k: at for at, k in enumerate(sorted(range(len(own)), key=lambda k: (own[k], k)))} for own in group]
+        height, width = data["map"]["height"], data["map"]["width"]
+        assert (height, width) == (min(4, sizes[0]), min(4, sizes[1]))
+
+        def block_of(pair):
+            return group[0][pair[0]] * wide + group[1][pair[1]]
+
+        def cell_of(pair):
+            row, column = (place[side][pair[side]] * count // sizes[side] for side, count in ((0, height), (1, width)))
+            return row * width + column
+
+        assert len(data["blocks"]["mass"]) == len(data["source"]["groups"]) * wide
+        assert data["map"]["cells"] == sorted({cell_of(pair) for pair in judge.mass})
+        regions = [(block_of, range(len(data["blocks"]["mass"])), data["blocks"], 3)]
+        regions.append((cell_of, data["map"]["cells"], data["map"], 1))
+        for region_of, regions_here, told, count in regions:
+            for k, region in enumerate(regions_here):
+                inside = lambda pair, of=region_of, region=region: of(pair) == region  # noqa: E731
+                assert told["mass"][k] == float(sum(judge.mass[pair] for pair in judge.mass if inside(pair)))
+                assert told["count"][k] == sum(inside(pair) for pair in judge.mass)
+                assert first(data, inside, count) == judge.strongest(inside, count)
+
+    @given(matches())
+    def test_plan_labels_and_disagreements(self, match):
+        data, judge = explore(match), Judge(match)
+        if match.source.labels is None:
+            assert data["plan"] is None
+            assert data["disagreements"] is None
+            return
+        plan = [judge.plan_label(k, data["classes"]) for k in range(len(match.target.names))]
+        assert data["plan"] == plan
+        if match.target.predicted is None:
+            assert data["disagreements"] is None
+        else:
+            said = [data["classes"].index(name) for name in match.target.predicted]
+            assert data["disagreements"] == [k for k in range(len(plan)) if plan[k] >= 0 and plan[k] != said[k]]
+
+    @given(matches())
+    def test_groups(self, match):
+        data = explore(match)
+        for name in ("source", "target"):
+            side, own = getattr(match, name), data[name]
+            known = side.predicted if side.labels is None else side.labels
+            assert own["sizes"] == np.bincount(np.array(own["group"], int), minlength=len(own["groups"])).tolist()
+            if known is None:
+                assert own["kind"] == "samples"
+                assert own["groups"] == [f"sample {k + 1}" for k in range(len(side.names))]
+            else:
+                assert own["kind"] == ("predicted class" if side.labels is None else "class")
+                assert [own["groups"][k] for k in own["group"]] == list(known)
+        if "samples" not in (data["source"]["kind"], data["target"]["kind"]):
+            assert data["source"]["groups"] == data["target"]["groups"]
+
+    def test_stretches_of_samples(self):
+        nobody = pairs(samples([str(k) for k in range(230)]), samples(["a"]))
+        assert explore(nobody)["source"]["groups"][:2] == ["samples 1–20", "samples 21–40"]
+        assert explore(nobody)["source"]["groups"][-1] == "samples 221–230"
+
+    def test_many_classes_share_the_last_row(self):
+        labels = [f"class {k}" for k in range(100) for _ in range(2 if k % 2 else 1)]
+        side = samples([str(k) for k in range(150)], labels=labels)
+        data = explore(pairs(side, side, (0, 0, 1.0)))
+        assert len(data["source"]["groups"]) == groups.MOST_GROUPS
+        assert data["source"]["groups"][-1] == "41 other classes"
+        assert data["source"]["groups"][:3] == ["class 0", "class 1", "class 2"]  # 9 of those with one sample
+        assert data["source"]["sizes"][-1] == 41
+        assert len(data["classes"]) == 100
+
+    def test_ten_thousand_samples(self):
+        rng = np.random.default_rng(0)
+        sides = [
+            samples([f"images/{name}/{k:05d}.jpg" for k in range(10_000)], labels=[str(k % 30) for k in range(10_000)])
+            for name in ("amazon", "webcam")
+        ]
+        rows, columns = rng.integers(0, 10_000, (2, 100_000))
+        html = render(
+            page(
+                Explorer(
+                    "Big", Match(source=sides[0], target=sides[1], rows=rows, columns=columns, mass=rng.random(100_000))
+                )
+            )
+        )
+        assert len(html) < 10e6
+
+    def test_infinite_values_are_words(self):
+        side = samples(["a"], values=np.array([[np.nan, -np.inf, 1.0]]), columns=["x", "y", "z"])
+        assert explore(pairs(side, side))["source"]["values"] == [["nan", "-inf", 1.0]]
+
+    def test_only_some_values_are_kept_and_that_is_said(self):
+        side = samples(["a"], values=np.ones((1, 2048)), columns=[str(k) for k in range(2048)])
+        html = render(page(Explorer("Wide", pairs(side, samples(["b"]), (0, 0, 1.0)))))
+        assert "first 24 of 2,048 values" in html
+        assert len(explorer_data(html)["source"]["values"][0]) == 24
+
+
+class TestImages:
+    def test_each_is_stored_once_and_as_it_is(self):
+        own = [png(np.full((8, 8), 30 * k)) for k in range(3)]
+        jpeg = b"\xff\xd8\xff\xe0 not much of a picture"
+        match = pairs(samples(["a", "b", "c"], images=own), samples(["d"], images=[jpeg]), (0, 0, 1.0), (1, 0, 0.5))
+        html = render(page(Explorer("Images", match)))
+        data = explorer_data(html)
+        kept = [*data["source"]["images"], *data["target"]["images"]]
+        assert [base64.b64decode(uri.partition(",")[2]) for uri in kept] == [*own, jpeg]
+        assert [uri.partition(";")[0] for uri in kept] == ["data:image/png"] * 3 + ["data:image/jpeg"]
+        assert all(html.count(uri) == 1 for uri in kept)
+
+    def test_those_in_the_lists_first(self):
+        own = [png(np.full((8, 8), k)) for k in range(200)]
+        source = samples([str(k) for k in range(200)], np.r_[np.zeros(150), np.ones(50)], images=own)
+        match = pairs(source, samples(["z"], [1.0], images=own[:1]), (7, 0, 1.0))
+        with mock.patch.object(images, "MOST_BYTES", 10 * len(own[0])):
+            html = render(page(Explorer("Images", match)))
+        kept = [k for k, uri in enumerate(explorer_data(html)["source"]["images"]) if uri]
+        assert 7 in kept
+        assert kept[1:4] == [150, 151, 152]  # left alone, and most mass left
+        assert f"no room for the images of {200 - len(kept)} samples" in html
+
+
+class TestWords:
+    def told(self, match: Match) -> str:
+        return " ".join(read(render(page(Explorer("What was matched", match)))).texts)
+
+    def test_what_moved_and_who_is_missing(self):
+        told = self.told(plain())
+        assert (
+            "3 sources and 2 targets. 2 pairs carry mass 1.5: 50\xa0% of the source and 75\xa0% of the target." in told
+        )
+        assert "Classes only in the source: dog, owl. Classes only in the target: fox." in told
+        assert "1 of 3 sources sends nothing, 1 keeps a part of the mass." in told
+        assert "0 of 2 targets receive nothing, 1 keeps a part of the mass." in told
+
+    def test_who_is_right(self):
+        source = samples(["a", "b"], labels=["cat", "dog"])
+        target = samples(
+            [*"stuvwx"], labels=[*["cat"] * 4, "dog", "cat"], predicted=["dog", "dog", "owl", "cat", "owl", "cat"]
+        )
+        match = pairs(source, target, (0, 0, 1.0), (1, 1, 1.0), (0, 2, 1.0), (1, 3, 1.0), (0, 4, 1.0))
+        told = self.told(match)
+        assert (
+            "They differ on 4 of 5 matched targets. The plan is right on 2 of them, the prediction on 1, neither on 1."
+            in told
+        )
+
+    @pytest.mark.parametrize(
+        ("match", "sentence"),
+        [
+            (pairs(samples([]), samples([])), "0 sources and 0 targets. Nothing was matched"),
+            (pairs(samples(["a"]), samples([])), "1 source and 0 targets. Nothing was matched"),
+            (pairs(samples(["a"]), samples(["b"])), "Nothing was matched: no pair carries mass."),
+            (pairs(samples(["a"]), samples(["b"]), (0, 0, 0.0)), "Nothing was matched: no pair carries mass."),
+            (pairs(samples(["a"]), samples(["b"]), (0, 0, 1.0)), "1 pair carries mass 1: 100\xa0% of the source"),
+            (pairs(samples(["a"], [0.0]), samples(["b"]), (0, 0, 1.0)), "nothing of the source and 100\xa0%"),
+        ],
+    )
+    def test_odd_matches(self, match, sentence):
+        assert sentence in self.told(match)
+
+    def test_a_note_is_a_note(self):
+        html = render(page(Note("Look <here>")))
+        assert "Look <here>" in " ".join(read(html).texts)
