@@ -275,7 +275,7 @@ def test_comparison():
     expected = {(float(accuracies[m, t]), row): 1 for m, row in rows.items() for t in range(2)}
     assert dots(ax) == expected
     assert means(ax) == [(80.0, 0, False), (45.0, 1, False), (15.0, 2, False)]
-    assert [text.get_text() for text in ax.texts] == ["80", "45", "15"]
+    assert [text.get_text() for text in ax.texts] == ["80.0", "45.0", "15.0"]
     assert texts(figure.legends[0]) == ["a", "b", "mean"]
     assert ax.yaxis_inverted()  # the best above
 
@@ -286,7 +286,7 @@ def test_results_that_are_missing():
     (ax,) = figure.axes
     assert [label.get_text() for label in ax.get_yticklabels()] == ["some", "all", "none"]
     assert means(ax) == [(0.8, 1, False), (0.95, 0, True)]
-    assert [text.get_text() for text in ax.texts] == ["0.95 (1 of 2)", "0.8", "no result"]
+    assert [text.get_text() for text in ax.texts] == ["0.950 (1 of 2)", "0.800", "no result"]
     assert texts(figure.legends[0])[-2:] == ["mean", "mean of some"]
     figure.canvas.draw()
     plot.comparison(["none"], ["a"], [[NAN]]).canvas.draw()
@@ -322,7 +322,8 @@ def test_deviations_of_results_or_of_means():
         ((["m"], ["a"], [1]), r"accuracies must have shape \(1, 1\)"),
         ((["m"], ["a"], [["x"]]), "accuracies must hold numbers"),
         ((["m"], ["a"], [[math.inf]]), "accuracies must be finite"),
-        ((["m"], ["a"], [[1]], [1, 2]), r"deviations must have shape \(1,\)"),
+        ((["m"], ["a"], [[1]], [1, 2]), r"deviations must have shape \(1, 1\) or \(1,\)"),
+        ((["m"], ["a"], [[1]], [[1], [2, 3]]), "deviations must hold numbers"),
         ((["m"], ["a"], [[1]], [[1, 2]]), r"deviations must have shape \(1, 1\)"),
         ((["m"], ["a"], [[1]], [[-1]]), "deviations must not be negative"),
         ((["m", "n"], ["a"], [[1], [2, 3]]), "accuracies must hold numbers"),

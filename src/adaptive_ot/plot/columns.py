@@ -77,7 +77,7 @@ def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) ->
     orders = [np.argsort(block, kind="stable") for block in blocks]
     best, fewest = tuple(orders), _crossings(lines[np.ix_(*orders)])
     if fewest:
-        orders = [np.lexsort((place, block)) for place, block in zip(_along(lines), blocks, strict=True)]
+        orders = [np.lexsort((place, block)) for place, block in zip(_along(lines, blocks), blocks, strict=True)]
     for turn in range(2 * SWEEPS if fewest else 0):
         here, there = (1, 0) if turn % 2 == 0 else (0, 1)
         place = np.argsort(orders[there]).astype(float)
@@ -90,14 +90,20 @@ def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) ->
     return best[0], best[1]
 
 
-def _along(lines: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places for sources and targets if one walks along the lines, from one end of a cluster to the other."""
+def _along(lines: np.ndarray, blocks: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
+    """Places for sources and targets if one walks along the lines, from that end of a cluster where names are low."""
     from scipy import sparse
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
+    n, m = lines.shape
     both = sparse.csr_array(sparse.block_array([[None, lines], [lines.T, None]]))
     place = np.argsort(reverse_cuthill_mckee(both, symmetric_mode=True))
-    return place[: len(lines)], place[len(lines) :]
+    block, number = np.concatenate(blocks), np.concatenate([np.arange(n), np.arange(m)])
+    members = np.bincount(block)
+    middle = np.bincount(block, place) / np.maximum(1, members)
+    place = place - middle[block]
+    upwards = np.bincount(block, place * number) >= 0
+    return np.split(np.where(upwards[block], place, -place), [n])
 
 
 def _crossings(lines: np.ndarray) -> int:

@@ -80,12 +80,9 @@ def _table(methods: Any, tasks: Any, accuracies: Any, deviations: Any) -> _Table
             raise InvalidInput(name, "must be at least one", "none", "Give something to compare.")
     shape = len(methods), len(tasks)
     results = numbers("accuracies", accuracies, shape, gaps=True)
-    off, mean_off = np.full(shape, np.nan), np.full(shape[0], np.nan)
-    if deviations is not None and np.ndim(deviations) == 1:
-        mean_off = numbers("deviations", deviations, shape[:1], gaps=True)
-    elif deviations is not None:
-        off = numbers("deviations", deviations, shape, gaps=True)
-    if (np.append(off, mean_off) < 0).any():
+    unknown = np.full(shape, np.nan)
+    off = unknown if deviations is None else numbers("deviations", deviations, shape, shape[:1], gaps=True)
+    if (off < 0).any():
         raise InvalidInput("deviations", "must not be negative", "one that is", "Give standard deviations.")
     known = np.isfinite(results)
     means = np.where(known, results, 0.0).sum(axis=1) / np.where(known.any(axis=1), known.sum(axis=1), np.nan)
@@ -95,8 +92,8 @@ def _table(methods: Any, tasks: Any, accuracies: Any, deviations: Any) -> _Table
         [str(task) for task in tasks],
         results[order],
         means[order],
-        off[order],
-        mean_off[order],
+        off[order] if off.ndim == 2 else unknown,
+        off[order] if off.ndim == 1 else unknown[:, 0],
     )
 
 
@@ -139,8 +136,9 @@ def _draw_means(ax: Axes, table: _Table) -> list[Any]:
             bars.lines[0].set_label(label)
             handles.append(bars.lines[0])
     known = np.isfinite(table.results).sum(axis=1)
+    digits = 3 if np.nanmax(table.means, initial=0.0) <= 1 else 1  # shares, or percent
     for place, mean, tasks in zip(places, table.means, known, strict=True):
-        number = f"{mean:.3g}" if tasks else "no result"
+        number = f"{mean:.{digits}f}" if tasks else "no result"
         note = "" if tasks in (0, len(table.tasks)) else f" ({tasks} of {len(table.tasks)})"
         at: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         ax.annotate(number + note, (1.0, place), (6, 0), va="center", fontsize="small", color=ink, **at)

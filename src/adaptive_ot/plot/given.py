@@ -11,12 +11,12 @@ from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
 
 
-def numbers(name: str, given: Any, shape: tuple[int, ...] | None = None, *, gaps: bool = False) -> np.ndarray:
-    """Finite numbers, of this shape or in one row; NaN is allowed for what is missing, if there may be gaps.
+def numbers(name: str, given: Any, *shapes: tuple[int, ...], gaps: bool = False) -> np.ndarray:
+    """Finite numbers, of one of these shapes, or in one row; NaN stands for what is missing, if there may be gaps.
 
     Examples
     --------
-    >>> numbers("mass", [1, 2], shape=(2,))
+    >>> numbers("mass", [1, 2], (2,), (2, 3))
     array([1., 2.])
     """
     try:
@@ -26,8 +26,8 @@ def numbers(name: str, given: Any, shape: tuple[int, ...] | None = None, *, gaps
         array = np.array(None)
     if array.dtype != float:
         raise InvalidInput(name, "must hold numbers", check.describe(given), "Give numbers.")
-    if array.shape != shape if shape else array.ndim != 1:
-        rule = f"must have shape {shape}" if shape else "must be a sequence of numbers"
+    if array.shape not in shapes if shapes else array.ndim != 1:
+        rule = f"must have shape {' or '.join(map(str, shapes))}" if shapes else "must be a sequence of numbers"
         raise InvalidInput(name, rule, f"shape {array.shape}", "Give one number for each.")
     if not (np.isfinite(array) | (gaps & np.isnan(array))).all():
         remedy = "Use NaN for what is missing." if gaps else "Leave it out."

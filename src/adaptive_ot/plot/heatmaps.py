@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# More samples share pixels: so many of them are drawn in one picture, and in one of several.
-PIXELS = 600
+# More samples share pixels: so many there are in one picture, and in one of several. Smaller ones would not be seen.
+PIXELS = 300
 PIXELS_OF_SEVERAL = 150
 
 # So many plans side by side, and then a new row.
