@@ -4,6 +4,7 @@ import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 # Names that would do harm if anybody took them for more than names.
 HOSTILE = (
@@ -21,17 +22,17 @@ class Read(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.tags, self.attributes, self.words, self.data = [], [], [], None
-        self.policy = self.title = None
-        self._inside = []
+        self.tags, self.attributes, self.words, self._inside = [], [], [], []
+        self.policy, self.title = "", ""
+        self.data: Any = None
         self.feed(Path(path).read_text(encoding="utf-8"))
         self.text = " ".join(" ".join(self.words).split())
 
-    def handle_starttag(self, tag, attributes):
+    def handle_starttag(self, tag, attrs):
+        given: Any = dict(attrs)
         self.tags.append(tag)
-        self.attributes += [(tag, name) for name, _ in attributes]
-        self._inside.append((tag, dict(attributes)))
-        given = dict(attributes)
+        self.attributes += [(tag, name) for name in given]
+        self._inside.append((tag, given))
         if given.get("http-equiv") == "Content-Security-Policy":
             self.policy = given["content"]
         for name in ("src", "href"):

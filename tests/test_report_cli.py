@@ -14,6 +14,7 @@ from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.cli import main, solving
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.plot.canvas import colours
 from adaptive_ot.report import adapted, solved, write_report
 from adaptive_ot.report.match_file import read_match
 from adaptive_ot.report.pictures import Drawn
@@ -444,7 +445,7 @@ def test_pictures_are_those_of_the_plot_module(here, monkeypatch, capsys):
     drawn = []
 
     def draw(solution, *labels):
-        drawn.append((solution.mass, plot.canvas.colours().background))
+        drawn.append((solution.mass, colours().background))
         return plan(solution, *labels)
 
     plan = plot.plan

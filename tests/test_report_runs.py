@@ -4,6 +4,7 @@ import json
 import shutil
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -79,7 +80,7 @@ def trained(path, **options):
     return training_page(path, **given | options)
 
 
-def of_kind(page, kind):
+def of_kind(page, kind) -> list[Any]:
     return [part for part in page.parts if isinstance(part, kind)]
 
 
@@ -121,8 +122,8 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
         likeliest = probabilities(network, store, found.config).argmax(1)
         assert side.predicted == [store.domain.classes[k] for k in likeliest]
         np.testing.assert_allclose(side.weights, 1 / 32)
-    method = embed(finished, device="cpu").method
-    plan = method.alignment(embed(finished, device="cpu").pair()).plan
+    embedding = embed(finished, device="cpu")
+    plan: Any = embedding.method.alignment(embedding.pair()).plan
     dense = np.zeros((32, 32))
     dense[match.rows, match.columns] = match.mass
     np.testing.assert_allclose(dense, plan.numpy(), atol=1e-6)
@@ -463,8 +464,8 @@ def test_a_benchmark_of_networks(studied):
     plan, outcomes = read_benchmark(studied / "deep")
     assert page.title == "Benchmark of networks: digits"
     accuracy, others = of_kind(page, Table)
-    column = next(each for each in accuracy_columns(plan, outcomes) if each.heading == "mean")
-    assert [row[1] for row in accuracy.rows] == pytest.approx([round(value, 1) for value in column.values])
+    means: Any = next(each.values for each in accuracy_columns(plan, outcomes) if each.heading == "mean")
+    assert [row[1] for row in accuracy.rows] == pytest.approx([round(value, 1) for value in means])
     assert "plan purity (oracle)" in others.columns
     assert "Oracle: chosen or judged by labels of the target" in others.note
     assert [part.heading for part in of_kind(page, Picture)] == ["Accuracy of every method", "Training"]
@@ -477,7 +478,7 @@ def test_a_study_of_sensitivity(studied, tmp_path):
     assert [part.heading for part in of_kind(page, Picture)] == ["Sensitivity", "Training"]
     beta, kappa = of_kind(page, Table)
     _, outcomes = read_benchmark(studied / "study")
-    found = {outcome.cell.method: 100 * outcome.numbers["accuracy"] for outcome in outcomes}
+    found = {outcome.cell.method: 100 * (outcome.numbers or {})["accuracy"] for outcome in outcomes}
     expected = [found["beta = 0.5"], found["aot"], found["source-only"]]
     assert [row[0] for row in beta.rows] == ["0.5", "1 (default)", "source-only"]
     assert [row[1] for row in beta.rows] == pytest.approx(expected, abs=0.051)

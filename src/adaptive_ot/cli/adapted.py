@@ -151,14 +151,15 @@ def _match(done: Adapted) -> Match | None:
 def _samples(features: Features, predicted: np.ndarray | None, images: list[bytes] | None) -> Samples:
     """Images, if there are any, or the first features."""
     x, labels = features.x, _text(features.y)
-    columns = features.columns or [f"feature {k}" for k in range(x.shape[1])]
-    shown: Any = {"values": x[:, :COLUMNS_SHOWN], "columns": list(columns[:COLUMNS_SHOWN])}
+    columns = features.columns or tuple(f"feature {k}" for k in range(x.shape[1]))
     return Samples(
         names=[f"#{k}" for k in range(len(x))],  # as in the predictions
         weights=np.full(len(x), 1 / len(x)),  # shares are of these, whatever a class may send
         labels=None if labels is None else labels.tolist(),
         predicted=None if predicted is None else predicted.tolist(),
-        **(shown if images is None else {"images": images}),
+        images=images,
+        values=x[:, :COLUMNS_SHOWN] if images is None else None,
+        columns=columns[:COLUMNS_SHOWN] if images is None else (),
     )
 
 

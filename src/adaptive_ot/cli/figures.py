@@ -99,8 +99,8 @@ def _of_run(run: Path, root: Path | None) -> Domains:
 
     found = embed(run, root=root, samples=SAMPLES)
     source, target = found.source, found.target
-    arrays = (each.double().cpu().numpy() for each in (source.features, target.features, target.probabilities))
-    return Domains(*arrays, source.labels, target.labels, found.classes)
+    x, z, q = (each.double().cpu().numpy() for each in (source.features, target.features, target.probabilities))
+    return Domains(x, z, q, source.labels, target.labels, found.classes)
 
 
 def _of_dataset(path: Path, source: str, target: str) -> Domains:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptive_ot.report.contents import Facts, Note, Page, Picture, Table
+from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Table
 from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.record import Record
 from adaptive_ot.report.solutions import TOO_MANY, explorer
@@ -23,7 +23,7 @@ def page_of(record: Record) -> Page:
     of = record.summary
     sides = " to ".join(counted(of.whole(f"{side}s"), side) for side in ("source", "target"))
     title = f"{of.text('model')}: {sides}"
-    parts: list[object] = [Facts("Result", _result(of))]
+    parts: list[Part] = [Facts("Result", _result(of))]
     if of.is_given("predicted"):
         counts = of.numbers("predicted")
         share = max(1.0, sum(counts.values()))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from adaptive_ot.benchmark.table import (
     other_columns,
 )
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.report.contents import Note, Page, Picture, Table
+from adaptive_ot.report.contents import Note, Page, Part, Picture, Table
 from adaptive_ot.report.fields import folded, read_fields
 from adaptive_ot.report.pictures import drawn
 
@@ -53,10 +52,10 @@ def page_of(path: Path) -> Page:
     return Page(f"Benchmark of {names[kind]}: {', '.join(dict(plan.tasks))}", size, parts)
 
 
-def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Any]:
+def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
     """Methods x tasks, as a table and as a picture; and what else is known."""
     columns = accuracy_columns(plan, outcomes)
-    parts: list[Any] = [_table("Accuracy", "method", plan.methods, columns, caption(plan, _about(plan)).strip())]
+    parts: list[Part] = [_table("Accuracy", "method", plan.methods, columns, caption(plan, _about(plan)).strip())]
     percent = Percent.of(plan, outcomes)
     means = [percent.of_tasks([at]).means() for at in range(len(plan.tasks))]
     values, deviations = (np.array([list(map(of, task)) for task in means]).T for of in (mean_of, deviation_of))
@@ -73,11 +72,11 @@ def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Any]:
     return parts
 
 
-def _sensitivity(plan: Plan, outcomes: list[Outcome]) -> list[Any]:
+def _sensitivity(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
     from adaptive_ot.benchmark.sensitivity import ABOUT, curves, grids_of, part_of
 
     light, dark = drawn(lambda: curves(plan, outcomes))
-    parts: list[Any] = [Picture("Sensitivity", light, dark, "Accuracy over the values of every parameter.", ABOUT)]
+    parts: list[Part] = [Picture("Sensitivity", light, dark, "Accuracy over the values of every parameter.", ABOUT)]
     for grid in grids_of(plan):
         part, chosen = part_of(plan, outcomes, grid)
         columns = accuracy_columns(part, chosen)
@@ -95,7 +94,8 @@ def _about(plan: Plan) -> str:
 
 def _table(heading: str, first: str, names: Sequence[str], columns: list[Column], note: str) -> Table:
     """Numbers as numbers, so that they sort; the mean first, with its deviation, and the best in bold."""
-    headings, rows, bold = [first], [[name] for name in names], set()
+    headings, bold = [first], set()
+    rows: list[list[str | float | None]] = [[name] for name in names]
     for column in sorted(columns, key=lambda column: column.heading != "mean"):
         bold |= {(k, len(headings)) for k, best in enumerate(column.best()) if best}
         headings.append(column.heading)
@@ -126,7 +126,7 @@ def _number(text: str) -> str | float | None:
         return None if text in ("", MISSING) else text
 
 
-def _to_do(plan: Plan, outcomes: list[Outcome]) -> list[Any]:
+def _to_do(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
     done = {outcome.cell for outcome in outcomes}
     left = [cell for cell in plan.cells if cell not in done]
     if not left:
@@ -137,7 +137,7 @@ def _to_do(plan: Plan, outcomes: list[Outcome]) -> list[Any]:
     return [Note(note, "warning"), Table("Not run yet", ("method", "dataset", "task", "seed"), rows, shown)]
 
 
-def _failures(outcomes: list[Outcome]) -> list[Any]:
+def _failures(outcomes: list[Outcome]) -> list[Part]:
     rows = [[*_named(each.cell), each.error] for each in outcomes if each.numbers is None]
     if not rows:
         return []
@@ -149,7 +149,7 @@ def _named(cell: Cell) -> list[str | float | None]:
     return [cell.method, cell.group, cell.task, cell.seed]
 
 
-def _training(path: Path, plan: Plan) -> list[Any]:
+def _training(path: Path, plan: Plan) -> list[Part]:
     """How the runs of all cells went, as far as their directories are there."""
     from adaptive_ot.report.curves import accuracy_curves, read_curves
 
@@ -161,7 +161,7 @@ def _training(path: Path, plan: Plan) -> list[Any]:
     return [Picture("Training", light, dark, text, text)]
 
 
-def _environment(path: Path) -> list[Any]:
+def _environment(path: Path) -> list[Part]:
     """What it was computed with, which the results of a finished benchmark say."""
     if not path.exists():
         return []

@@ -38,8 +38,7 @@ def read_match(path: Path) -> Match:
     with trouble(f"'{path}'", "must hold a match"), open(path, "rb") as file, open_archive(file) as archive:
         arrays = {name: archive[name] for name in archive.files}
         source, target = (_side(arrays, name) for name in ("source", "target"))
-        pairs = (arrays[name] for name in ("rows", "columns", "mass"))
-        rows, columns, mass = pairs
+        rows, columns, mass = (arrays[name] for name in ("rows", "columns", "mass"))
         match = Match(source=source, target=target, rows=rows, columns=columns, mass=mass)
         check_match(match)
     return match
@@ -48,7 +47,9 @@ def read_match(path: Path) -> Match:
 def _arrays_of(side: Samples) -> dict[str, np.ndarray]:
     """Images one after the other, and where each of them ends."""
     words = {field: getattr(side, field) for field in WORDS} | {"columns": side.columns}
-    arrays = {field: np.array(given, np.str_) for field, given in words.items() if given is not None}
+    arrays: dict[str, np.ndarray] = {
+        field: np.array(given, np.str_) for field, given in words.items() if given is not None
+    }
     arrays["weights"] = np.asarray(side.weights, np.float64)
     if side.values is not None:
         arrays["values"] = np.asarray(side.values, np.float64)

@@ -26,5 +26,7 @@ def match_of(solution: Solution, source: Samples, target: Samples) -> Match:
 def explorer(match: Match, mass: float) -> Explorer:
     """The match as a part of a page, which says so where pairs of a plan of this mass were left out."""
     shown = float(match.mass.sum())
-    less = f"The {len(match.mass):,} heaviest pairs are kept: they carry {shown / mass:.1%} of the mass." if mass else ""
-    return Explorer("Who is matched with whom", match, less if shown < (1 - 1e-6) * mass else "")
+    caption = ""
+    if shown < (1 - 1e-6) * mass:
+        caption = f"The {len(match.mass):,} heaviest pairs are kept: they carry {shown / mass:.1%} of the mass."
+    return Explorer("Who is matched with whom", match, caption)

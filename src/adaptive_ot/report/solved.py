@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptive_ot.report.contents import Facts, Note, Page, Picture
+from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture
 from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.record import Record
 from adaptive_ot.report.solutions import TOO_MANY, explorer
@@ -21,7 +21,7 @@ def page_of(record: Record) -> Page:
     """What was solved, and how sure that is."""
     of = record.summary
     model, sources, targets = of.text("model"), of.whole("sources"), of.whole("targets")
-    parts: list[object] = []
+    parts: list[Part] = []
     if of.text("status") not in FINE:
         parts.append(Note(f"The solver did not reach its tolerance: {of.text('message')}.", "warning"))
     if not of.whole("pairs"):

@@ -19,7 +19,7 @@ from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.methods.transport import TransportMethod
 from adaptive_ot.deep.run_directory import RESULT, RUN, Account, read_account
 from adaptive_ot.errors import AdaptiveOTError
-from adaptive_ot.report.contents import Facts, Note, Page, Picture, Samples, Table
+from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
 from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.pictures import drawn
 from adaptive_ot.report.solutions import explorer, match_of
@@ -37,7 +37,7 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
     config, record = account.config, Fields(f"'{path / RUN}'", account.config.record())
     method, dataset = record.text("method"), record.text("dataset")
     lines = [numbers for line in account.lines if (numbers := _numbers(line))]
-    parts: list[object] = [_state(path, account, lines, record.whole("iterations"))]
+    parts: list[Part] = [_state(path, account, lines, record.whole("iterations"))]
     if any(set(line) - NOT_DRAWN for line in lines):
         report("drawing how it went")
         text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
@@ -97,7 +97,7 @@ def _classes(path: Path, account: Account) -> list[Table]:
 
 def _explored(
     path: Path, config: Config, root: Path | None, samples: int, device: str, report: Callable[[str], None]
-) -> list[Any]:
+) -> list[Part]:
     """The plan over some images; or why there is none, if that is not for the caller to mend now."""
     pick_device(device)
     if root is not None:
@@ -111,9 +111,9 @@ def _explored(
     return _matched(embedding, config)
 
 
-def _matched(embedding: Embedding, config: Config) -> list[Any]:
+def _matched(embedding: Embedding, config: Config) -> list[Part]:
     source, target, classes, method = embedding.source, embedding.target, embedding.classes, embedding.method
-    parts: list[Any] = []
+    parts: list[Part] = []
     if not isinstance(method, TransportMethod):
         settings = replace(AOT.defaults(), rooms="equal")
         method = AOT(settings, source.features.shape[1], len(classes))
@@ -122,8 +122,8 @@ def _matched(embedding: Embedding, config: Config) -> list[Any]:
     solution = method.match(embedding.pair())
     if not solution.status.succeeded:
         parts.append(Note(f"The plan is not as precise as asked: {solution.status.value}.", "warning"))
-    labels = [np.array(classes)[side.labels] for side in (source, target)]
-    light, dark = drawn(lambda: plot.label_plan(solution, *labels))
+    names = np.array(classes)
+    light, dark = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
     text = "How much every class sends and receives, and what it has."
     about = (
         f"{len(source.names):,} images of {config.source}, as many of every class as there are, and "
