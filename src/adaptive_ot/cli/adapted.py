@@ -18,7 +18,7 @@ from adaptive_ot.feature_files import Features
 from adaptive_ot.report import record
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.pictures import Drawn, drawn
-from adaptive_ot.report.solutions import MOST_SAMPLES, match_of
+from adaptive_ot.report.solutions import match_of
 
 CLASSES_SHOWN = 12
 
@@ -141,7 +141,7 @@ def write_report(folder: Path, done: Adapted, of: dict[str, Any], configuration:
 def _match(done: Adapted) -> Match | None:
     """Who was matched with whom, unless there are several plans or too many samples."""
     solution = done.estimator.solution_
-    if solution is None or max(solution.problem.cost.shape) > MOST_SAMPLES:
+    if solution is None or max(solution.problem.cost.shape) > report.MOST_SAMPLES:
         return None
     predicted = None if done.labels is None else _text(done.labels)
     source, target = _samples(done.source, None, done.images[0]), _samples(done.target, predicted, done.images[1])

@@ -13,11 +13,11 @@ from adaptive_ot import Progress, Solution, plot
 from adaptive_ot._environment import environment
 from adaptive_ot.costs import PointCost
 from adaptive_ot.plot.columns import LONGEST_COLUMN
-from adaptive_ot.report import write_report
+from adaptive_ot.report import MOST_SAMPLES, write_report
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.pictures import Drawn, drawn
 from adaptive_ot.report.record import SOLVE, write_record
-from adaptive_ot.report.solutions import MOST_SAMPLES, match_of
+from adaptive_ot.report.solutions import match_of
 
 # Coordinates of a point that are shown.
 COORDINATES = 8

@@ -17,6 +17,9 @@ __all__ = ["write_report"]
 
 PAGE = "report.html"
 
+# Of a side: more could not be looked at one by one.
+MOST_SAMPLES = 10_000
+
 # What tells a directory of each kind.
 TRAINING, BENCHMARK, RECORD = "run.json", "plan.json", "summary.json"
 
@@ -59,6 +62,9 @@ def write_report(
     adaptive_ot.errors.InvalidInput: path 'nowhere' must exist; got no such directory. Check the path.
     """
     path, samples = Path(path), whole_number("samples", samples, minimum=1)
+    if samples > MOST_SAMPLES:
+        rule = f"must be at most {MOST_SAMPLES}, as many as can be looked at"
+        raise InvalidInput("samples", rule, samples, "Choose fewer.")
     place = path / PAGE if output is None else Path(output)
     kind = _kind(path)
     _check_output(place)

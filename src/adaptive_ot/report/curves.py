@@ -13,6 +13,7 @@ from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.deep.run_directory import METRICS
 from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
 from adaptive_ot.plot.names import written
+from adaptive_ot.report.fields import is_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,7 +40,7 @@ def read_curves(directory: Path, plan: Plan) -> dict[str, list[Run]]:
         if not path.is_file():
             continue
         lines = Metrics(path, before=math.inf, writes=False).lines
-        known = [line for line in lines if type(line.get("accuracy")) in (int, float) and type(line["step"]) is int]
+        known = [line for line in lines if is_number(line.get("accuracy")) and type(line["step"]) is int]
         if known:
             run = Run(cell.method, [line["step"] + 1 for line in known], [100 * line["accuracy"] for line in known])
             runs.setdefault(cell.task, []).append(run)

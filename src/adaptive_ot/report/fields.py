@@ -9,7 +9,7 @@ from typing import Any
 
 from adaptive_ot._files import trouble
 from adaptive_ot._records import flat
-from adaptive_ot._validation import describe
+from adaptive_ot._validation import LARGEST, describe
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.report.contents import Facts
 
@@ -38,8 +38,9 @@ class Fields:
         self.name, self.values = name, values
 
     def number(self, key: str) -> float:
+        """It may be infinite, as the gap of a solve that proved nothing."""
         value = self.values.get(key)
-        if type(value) not in (int, float) or (type(value) is int and abs(value) > 2**63):
+        if not (isinstance(value, float) or is_number(value)):
             self._refuse(key, "a number")
         return float(self.values[key])
 
@@ -87,6 +88,16 @@ def read_fields(path: Path) -> Fields:
             raise ValueError(f"a {type(found).__name__}")
         flat(found)  # raises where it is nested too deeply to be shown
     return Fields(name, found)
+
+
+def is_number(value: Any) -> bool:
+    """
+    Examples
+    --------
+    >>> [is_number(value) for value in (1, 0.5, True, "1", float("nan"), 10**400)]
+    [True, True, False, False, False, False]
+    """
+    return type(value) in (int, float) and -LARGEST <= value <= LARGEST
 
 
 def counted(number: int, noun: str) -> str:

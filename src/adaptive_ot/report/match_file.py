@@ -24,7 +24,7 @@ def write_match(file: IO[bytes], match: Match) -> None:
     >>> match = Match(source=side, target=side, rows=np.array([1]), columns=np.array([1]), mass=np.array([0.25]))
     >>> file = BytesIO()
     >>> write_match(file, match)
-    >>> sorted(np.load(file).files)[:4]
+    >>> sorted(np.load(BytesIO(file.getvalue())).files)[:4]
     ['columns', 'mass', 'rows', 'source_columns']
     """
     arrays: dict[str, Any] = {"rows": match.rows, "columns": match.columns, "mass": match.mass}

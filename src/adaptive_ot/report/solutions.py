@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from adaptive_ot.report import MOST_SAMPLES
 from adaptive_ot.report.contents import Explorer, Match, Samples
 from adaptive_ot.solution import Solution
 
-# More samples of a side are too many to be looked at one by one, and more pairs too many to be kept.
-MOST_SAMPLES = 10_000
+# More pairs are too many to be kept.
 MOST_PAIRS = 2_000_000
 
 TOO_MANY = f"There are too many samples to look at them one by one: a side may have {MOST_SAMPLES:,}."

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +19,7 @@ from adaptive_ot.deep.methods.transport import TransportMethod
 from adaptive_ot.deep.run_directory import RESULT, RUN, Account, read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
-from adaptive_ot.report.fields import Fields, counted, folded
+from adaptive_ot.report.fields import Fields, counted, folded, is_number
 from adaptive_ot.report.pictures import drawn
 from adaptive_ot.report.solutions import explorer, match_of
 from adaptive_ot.report.thumbnails import thumbnails
@@ -148,5 +147,5 @@ def _samples(side: Side, classes: tuple[str, ...]) -> Samples:
 
 def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
     """Those of a line that are numbers; nothing, if its step is none."""
-    found = {name: value for name, value in line.items() if type(value) in (int, float) and math.isfinite(value)}
+    found = {name: value for name, value in line.items() if is_number(value)}
     return found if "step" in found else {}
