@@ -253,7 +253,7 @@ def matches(draw):
         )
     n, m = (len(side.names) for side in sides)
     pair = st.tuples(st.integers(0, max(0, n - 1)), st.integers(0, max(0, m - 1)), st.integers(0, 5))
-    chosen = draw(st.lists(pair, max_size=40)) if n and m else []
+    chosen = draw(st.lists(pair, max_size=80)) if n and m else []
     return pairs(*sides, *((row, column, mass / 8) for row, column, mass in chosen))
 
 
@@ -295,10 +295,21 @@ def first(data: dict[str, Any], wanted, count: int) -> list[tuple[int, int]]:
 
 
 class TestExplorer:
-    @given(matches())
-    def test_sums_and_strongest_pairs(self, match):
+    @given(matches(), st.integers(1, 4), st.integers(1, 6), st.integers(1, 7))
+    def test_sums_and_strongest_pairs(self, match, partners, of_block, most_cells):
+        self.check(match, partners, of_block, most_cells)
+
+    @pytest.mark.parametrize("limits", [(3, 1, 1), (1, 9, 1), (1, 1, 5)])
+    def test_where_every_pair_carries_mass(self, limits):
+        """Most are left out, and the few that are kept are kept for one reason only."""
+        rng = np.random.default_rng(0)
+        source, target = (samples([*"abcdefghijkl"], labels=rng.choice(["cat", "dog"], 12).tolist()) for _ in "st")
+        self.check(pairs(source, target, *((k // 12, k % 12, rng.integers(1, 64) / 8) for k in range(144))), *limits)
+
+    def check(self, match, partners, of_block, most_cells):
+        limits = {"PARTNERS": partners, "PAIRS_OF_BLOCK": of_block, "PAIRS_OF_ALL": 2, "MOST_CELLS": most_cells}
         with (
-            mock.patch.multiple(explorer, PARTNERS=2, PAIRS_OF_BLOCK=3, PAIRS_OF_ALL=2, MOST_CELLS=4),
+            mock.patch.multiple(explorer, **limits),
             mock.patch.multiple(groups, MOST_GROUPS=3, MOST_STRETCHES=2),
         ):
             data = explore(match)
@@ -314,18 +325,18 @@ class TestExplorer:
                 mine = lambda pair, side=side, k=k: pair[side] == k  # noqa: E731
                 assert own["moved"][k] == float(judge.moved(side, k))
                 assert own["partners"][k] == sum(mine(pair) for pair in judge.mass)
-                assert first(data, mine, 2) == judge.strongest(mine, 2)
+                assert first(data, mine, partners) == judge.strongest(mine, partners)
             assert own["left"] == judge.left(side, getattr(match, name).weights)
-        self.check_regions(data, judge)
+        self.check_regions(data, judge, of_block, most_cells)
 
-    def check_regions(self, data, judge):
+    def check_regions(self, data, judge, of_block, most_cells):
         """Blocks and cells."""
         group = data["source"]["group"], data["target"]["group"]
         wide = len(data["target"]["groups"])
         sizes = len(group[0]), len(group[1])
         place = [{k: at for at, k in enumerate(sorted(range(len(own)), key=lambda k: (own[k], k)))} for own in group]
         height, width = data["map"]["height"], data["map"]["width"]
-        assert (height, width) == (min(4, sizes[0]), min(4, sizes[1]))
+        assert (height, width) == (min(most_cells, sizes[0]), min(most_cells, sizes[1]))
 
         def block_of(pair):
             return group[0][pair[0]] * wide + group[1][pair[1]]
@@ -336,7 +347,7 @@ class TestExplorer:
 
         assert len(data["blocks"]["mass"]) == len(data["source"]["groups"]) * wide
         assert data["map"]["cells"] == sorted({cell_of(pair) for pair in judge.mass})
-        regions = [(block_of, range(len(data["blocks"]["mass"])), data["blocks"], 3)]
+        regions = [(block_of, range(len(data["blocks"]["mass"])), data["blocks"], of_block)]
         regions.append((cell_of, data["map"]["cells"], data["map"], 1))
         for region_of, regions_here, told, count in regions:
             for k, region in enumerate(regions_here):

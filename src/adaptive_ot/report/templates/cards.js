@@ -7,22 +7,27 @@ function show(value) {
 }
 
 function thumbnail(model, side, sample) {
-  const { images, values, columns } = model[side];
-  if (images && images[sample]) {
-    const image = element("img", "");
-    image.alt = "";
-    image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 64));
-    image.src = images[sample];
-    return image;
-  }
-  if (!values) return element("span", `dot ${side}`);
-  return element("span", "row", columns.slice(0, 4).map((column, k) => `${column} ${show(values[sample][k])}`).join(" · "));
+  const { images } = model[side];
+  if (!images || !images[sample]) return element("span", `dot ${side}`);
+  const image = element("img", "");
+  image.alt = "";
+  image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 64));
+  image.src = images[sample];
+  return image;
+}
+
+// The first values of a sample.
+function row(model, side, sample) {
+  const { values, columns } = model[side];
+  if (!values) return null;
+  const cells = columns.slice(0, 4).flatMap((column, k) => [column, show(values[sample][k])]);
+  return element("span", "row", ...cells.map((cell) => element("span", "", cell)));
 }
 
 function sampleButton(model, panel, side, sample, ...notes) {
   const name = model[side].names[sample];
   const lines = [model.classOf(side, sample), ...notes].filter(Boolean).map((note) => element("span", "line", note));
-  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines);
+  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines, row(model, side, sample));
   const made = button(`sample ${side}`, () => panel.open(panel.sample(side, sample), made), thumbnail(model, side, sample), text);
   made.title = name;
   made.dataset.sample = sample;

@@ -48,7 +48,8 @@ class Panel {
   }
 
   close() {
-    this.hint = () => [element("p", "hint", "Point at a block, a spot or a sample to see who is matched there. Click to keep it.")];
+    const told = "Point at a block or a spot to see who is matched there, click to keep it. Click a sample to see it.";
+    this.hint = () => [element("p", "hint", this.model.count ? told : "Click a sample to see it.")];
     if (this.origin) this.origin.focus({ preventScroll: true });
     this.pin(this.hint, null);
   }
