@@ -25,7 +25,7 @@ from adaptive_ot.benchmark.table import (
 )
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.report.contents import Note, Page, Part, Picture, Table
-from adaptive_ot.report.fields import folded, read_fields
+from adaptive_ot.report.fields import counted, folded, read_fields
 from adaptive_ot.report.pictures import drawn
 
 RESULTS = "results.json"
@@ -48,7 +48,8 @@ def page_of(path: Path) -> Page:
     parts.append(folded("Plan", plan.record()))
     parts += _environment(path / RESULTS)
     names = {"features": "features", "deep": "networks", "sensitivity": "parameters of a method"}
-    size = f"{len(plan.methods)} rows, {len(plan.tasks)} tasks, {len(plan.all_seeds)} seeds"
+    counts = {"row" if kind == "sensitivity" else "method": plan.methods, "task": plan.tasks, "seed": plan.all_seeds}
+    size = ", ".join(counted(len(given), noun) for noun, given in counts.items())
     return Page(f"Benchmark of {names[kind]}: {', '.join(dict(plan.tasks))}", size, parts)
 
 
