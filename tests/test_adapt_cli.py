@@ -211,15 +211,19 @@ def test_labels_of_targets_are_not_used(here, capsys):
 def test_report(here, capsys, options, written):
     shown = summary(capsys, *options.split(), "--report", "made/report")
     folder = Path("made/report")
-    assert {path.name for path in folder.iterdir()} == written | {"summary.json"}
-    assert {Path(path).name for path in shown["report"]} == written | {"summary.json"}
-    assert json.loads((folder / "summary.json").read_text()) == shown
+    dark = {name.replace(".", "_dark.") for name in written if name.endswith(".png")}
+    expected = written | dark | {"summary.json", "match.npz", "report.html"}
+    assert {path.name for path in folder.iterdir()} == expected
+    assert {Path(path).name for path in shown["report"]} == expected
+    kept = json.loads((folder / "summary.json").read_text())
+    assert {name: kept.pop(name) for name in shown} == shown
+    assert set(kept) == {"kind", "configuration", "environment"}
     for picture in folder.glob("*.png"):
         assert picture.read_bytes()[1:4] == b"PNG"
     if "predictions.csv" in written:
         assert len(predictions(folder / "predictions.csv")[0]) == 45
     assert main(["adapt", *options.split(), "--report", "made/report"]) == 0  # over the old one
-    assert f"{folder / 'summary.json'}" in capsys.readouterr().out
+    assert f"{folder / 'report.html'}, with {len(expected) - 1} files beside it" in capsys.readouterr().out
 
 
 def test_report_draws_predicted_labels_where_there_are_no_others(here, monkeypatch, capsys):
@@ -240,7 +244,7 @@ def test_report_of_several_plans_has_no_pictures(here, monkeypatch, capsys):
     monkeypatch.setattr(adapting, "JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=30))
     assert main(["adapt", "source.npz", "target.npz", "--report", "out"]) == 0
     assert "none: so many samples take several plans" in capsys.readouterr().out
-    assert {path.name for path in Path("out").iterdir()} == {"predictions.csv", "summary.json"}
+    assert {path.name for path in Path("out").iterdir()} == {"predictions.csv", "summary.json", "report.html"}
 
 
 def test_a_report_takes_the_place_of_an_older_one(here, capsys):
@@ -250,8 +254,9 @@ def test_a_report_takes_the_place_of_an_older_one(here, capsys):
     assert Path("out/moved.npz").exists()
     Path("out/notes.txt").touch()
     shown = summary(capsys, "source.npz", "target.npz", "--report", "out", "--method", "mapping")
-    assert {path.name for path in Path("out").iterdir()} == {"summary.json", "moved.npz", "plan.png", "notes.txt"}
-    assert {Path(path).name for path in shown["report"]} == {"summary.json", "moved.npz", "plan.png"}
+    written = {"summary.json", "moved.npz", "match.npz", "plan.png", "plan_dark.png", "report.html"}
+    assert {path.name for path in Path("out").iterdir()} == written | {"notes.txt"}
+    assert {Path(path).name for path in shown["report"]} == written
 
 
 def test_a_failed_report_leaves_no_half_file(here, monkeypatch, capsys):

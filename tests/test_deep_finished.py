@@ -11,7 +11,7 @@ from PIL import Image
 
 from adaptive_ot.deep import Interrupted, Progress, Result, configure, evaluate, predict, train
 from adaptive_ot.deep.data.augment import test_views as views_of
-from adaptive_ot.deep.finished import _network
+from adaptive_ot.deep.finished import network_of
 from adaptive_ot.deep.judging import judge
 from adaptive_ot.deep.run_directory import read_run
 from adaptive_ot.errors import DataError, InvalidInput
@@ -75,7 +75,7 @@ def test_ten_crops(finished, tmp_path):
     result = train(ten)
     for each in (evaluate(finished.output, test_crops="ten", device="cpu"), evaluate(ten.output, device="cpu")):
         assert (each.accuracy, each.per_class) == (result.accuracy, result.per_class)
-    network = _network(finished.output, found, torch.device("cpu")).eval()
+    network = network_of(finished.output, found, torch.device("cpu")).eval()
     right = []
     for label, name in enumerate(NAMES):
         for path in sorted((found.config.root / "faint" / name).iterdir()):

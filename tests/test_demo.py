@@ -1,12 +1,14 @@
 """The demo: its data are what it says, its table is what a direct computation gives, its pictures are there."""
 
 import re
+from base64 import b64decode
 from contextlib import redirect_stdout
-from io import StringIO
+from io import BytesIO, StringIO
 from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.datasets import load_digits
 
 import adaptive_ot as aot
@@ -14,6 +16,7 @@ from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.cli import digits_demo, main
 from adaptive_ot.cli.digits import MISSING, Digits, shifted_digits
 from adaptive_ot.cli.samples import moons_with_outliers
+from reports import read_page
 
 
 def few(seed=0):
@@ -43,11 +46,27 @@ def test_it_shows_all_three_problems(demo):
 
 def test_every_picture_is_written(demo):
     shown, folder = demo
-    pictures = {path.name: path for path in folder.iterdir()}
+    pictures = {path.name: path for path in folder.iterdir() if path.is_file()}
     assert set(pictures) == {"moons.png", "moons_path.png", "plan.png", "labels.png", "left_alone.png"}
     for picture in pictures.values():
         assert str(picture) in shown
         assert picture.read_bytes()[1:4] == b"PNG"
+
+
+def test_it_ends_with_a_report_of_the_digits(demo):
+    """Whose numbers are those of the first draw, and whose images are the digits."""
+    shown, folder = demo
+    assert f"report      {folder / 'digits' / 'report.html'}, with 7 files beside it" in " ".join(shown.split("\n"))
+    digits = few(0)
+    model = digits_demo.fitted(digits, aot.AtMost())
+    page = read_page(folder / "digits" / "report.html")
+    assert f"mass {model.transported_mass_:.6g} of 1" in page.text
+    assert page.data["mass"] == pytest.approx(model.transported_mass_, rel=1e-5)
+    assert (len(page.data["source"]["names"]), len(page.data["target"]["names"])) == (len(digits.x), len(digits.z))
+    address = page.data["target"]["images"][-1]
+    image = np.asarray(Image.open(BytesIO(b64decode(address.removeprefix("data:image/png;base64,")))))
+    assert image.shape == (48, 48)
+    np.testing.assert_allclose(1 - image[3::6, 3::6] / 255, digits.z[-1].reshape(8, 8), atol=0.003)
 
 
 DIRECT = {

@@ -6,7 +6,7 @@ import hashlib
 import re
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,12 +26,13 @@ class Domain(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """Domains by name, how many classes they share, and what the files held."""
+    """Domains by name, how many classes they share, what the files held, and the names of the classes."""
 
     name: str
     domains: dict[str, Domain]
     classes: int
     digests: dict[str, str]
+    names: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=8)
@@ -48,7 +49,8 @@ def read_dataset(path: Path) -> Dataset:
         raise InvalidInput(name, "must have at least two domains", given, "See docs/benchmark.md for the formats.")
     classes, domains = _with_common_classes(name, found)
     resolved = path.resolve()
-    return Dataset(resolved.name if path.is_dir() else resolved.stem, domains, classes, digests)
+    name = resolved.name if path.is_dir() else resolved.stem
+    return Dataset(name, domains, len(classes), digests, tuple(map(str, classes)))
 
 
 def _read_directory(name: str, path: Path) -> tuple[dict[str, Features], list[Path]]:
@@ -105,7 +107,7 @@ def _areas(size: int, smaller: int) -> np.ndarray:
     return np.maximum(overlap, 0) * smaller / size
 
 
-def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[int, dict[str, Domain]]:
+def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[list[Any], dict[str, Domain]]:
     """Classes become numbers, the same in all domains; columns stand as in the first domain that names them."""
     labels = {domain: np.asarray(features.y) for domain, features in found.items()}
     first, *others = sorted(found, key=lambda domain: found[domain].columns is None)
@@ -115,6 +117,6 @@ def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[int, di
             given = f"'{first}' and '{other}'"
             raise InvalidInput(name, "must label every domain alike", f"text and numbers in {given}", "Convert one.")
     classes = np.unique(np.concatenate(list(labels.values())))
-    return len(classes), {
+    return classes.tolist(), {
         domain: Domain(features.x, np.searchsorted(classes, labels[domain])) for domain, features in found.items()
     }

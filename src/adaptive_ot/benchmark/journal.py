@@ -75,9 +75,22 @@ class Journal:
 
     def _read(self, cells: set[Cell]) -> dict[Cell, Outcome]:
         """The finished cells; a line that cannot be read does not count, and its cell runs again."""
-        path = self.directory / CELLS
-        outcomes = map(_parse, path.read_bytes().split(b"\n") if path.exists() else [])
-        return {outcome.cell: outcome for outcome in outcomes if outcome and outcome.cell in cells}
+        outcomes = map(_parse, _lines(self.directory))
+        return {outcome.cell: outcome for outcome in outcomes if outcome and outcome.numbers and outcome.cell in cells}
+
+
+def read_benchmark(directory: Path) -> tuple[Plan, list[Outcome]]:
+    """The plan of a benchmark and what came of it so far, failures included, without changing anything."""
+    name = f"benchmark '{directory}'"
+    with trouble(name, f"must hold a {PLAN} that can be read"):
+        plan = Plan.of(json.loads((directory / PLAN).read_bytes()))
+        outcomes = {outcome.cell: outcome for outcome in map(_parse, _lines(directory)) if outcome}
+    return plan, [outcomes[cell] for cell in plan.cells if cell in outcomes]
+
+
+def _lines(directory: Path) -> list[bytes]:
+    path = directory / CELLS
+    return path.read_bytes().split(b"\n") if path.exists() else []
 
 
 def _line(outcome: Outcome) -> bytes:
@@ -85,10 +98,17 @@ def _line(outcome: Outcome) -> bytes:
 
 
 def _parse(line: bytes) -> Outcome | None:
+    """What came of a cell, if the line is whole."""
     try:
         found: Any = json.loads(line)
-        group, task, method, seed, numbers = (found[field] for field in (*Cell._fields, "numbers"))
-        whole = type(seed) is int and numbers and all(map(math.isfinite, numbers.values()))
+        group, task, method, seed = (found[field] for field in Cell._fields)
+        cell = Cell(str(group), str(task), str(method), seed)
+        if type(seed) is not int:
+            return None
+        if "error" in found:
+            return Outcome(cell, None, str(found["error"]))
+        numbers = found["numbers"]
+        whole = numbers and all(map(math.isfinite, numbers.values()))
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         return None
-    return Outcome(Cell(str(group), str(task), str(method), seed), numbers) if whole else None
+    return Outcome(cell, numbers) if whole else None

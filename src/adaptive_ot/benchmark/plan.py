@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from adaptive_ot._records import differences
 
 ARROW = " -> "  # between the source and the target of a task
+MOST_SEEDS = 100_000  # nobody has the time for more
 
 
 class Cell(NamedTuple):
@@ -100,6 +101,29 @@ class Plan:
             given["only"] = {method: part._asdict() for method, part in self.only.items()}
         return json.loads(json.dumps(given))
 
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Plan:
+        """From `record`, which anybody may have changed: a ValueError, TypeError or KeyError says what is wrong."""
+        given = dict(record)
+        tasks, methods, seeds = _tasks(given.pop("tasks")), given.pop("methods"), given.pop("seeds")
+        if not (isinstance(methods, list) and all(isinstance(method, str) for method in methods)):
+            raise ValueError("'methods' that are not a list of names")
+        only = {
+            method: Part(_tasks(part["tasks"]), tuple(part["seeds"])) for method, part in given.pop("only", {}).items()
+        }
+        plan = cls(tasks, tuple(methods), seeds if type(seeds) is int else tuple(seeds), given, only)
+        few = len(seeds) if isinstance(seeds, list) else seeds
+        if not 0 < few <= MOST_SEEDS or not all(type(seed) is int for seed in plan.all_seeds):
+            raise ValueError(f"'seeds' that are not at most {MOST_SEEDS} whole numbers")
+        return plan
+
     def differences(self, other: dict[str, Any]) -> list[str]:
         """What another record says otherwise, by name."""
         return differences(self.record(), other)
+
+
+def _tasks(given: Any) -> tuple[tuple[str, str], ...]:
+    tasks = tuple((group, task) for group, task in given)
+    if not all(isinstance(word, str) for task in tasks for word in task):
+        raise ValueError("'tasks' that are not pairs of names")
+    return tasks

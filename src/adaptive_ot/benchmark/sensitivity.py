@@ -12,10 +12,12 @@ from adaptive_ot._validation import describe
 from adaptive_ot.benchmark.deep import DeepBenchmark, assemble, configuration
 from adaptive_ot.benchmark.plan import Outcome, Plan
 from adaptive_ot.benchmark.plan_file import Row, read_plan, says
-from adaptive_ot.benchmark.table import Percent, accuracies, failures
+from adaptive_ot.benchmark.table import Percent, accuracies, deviation_of, failures, mean_of
 from adaptive_ot.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from adaptive_ot.plot import Curve
 
 ABOUT = (
@@ -75,20 +77,25 @@ def prepare(path: Path, output: Path) -> tuple[Plan, DeepBenchmark]:
 
 def markdown(plan: Plan, outcomes: list[Outcome]) -> str:
     """One table a parameter: a row for every value, and for the baseline."""
-    tables = [accuracies(*_part(plan, outcomes, grid), heading=grid.parameter) for grid in _grids_of(plan)]
+    tables = [accuracies(*part_of(plan, outcomes, grid), heading=grid.parameter) for grid in grids_of(plan)]
     return "\n".join(part for part in (*tables, ABOUT, failures(outcomes)) if part)
 
 
 def draw(plan: Plan, outcomes: list[Outcome], path: Path) -> None:
-    """The same as a picture: means over tasks, with the deviation over seeds if there are several."""
+    """The same as a picture."""
+    figure = curves(plan, outcomes)
+    write_atomically("output", path, lambda file: figure.savefig(file, format="png"))
+
+
+def curves(plan: Plan, outcomes: list[Outcome]) -> Figure:
+    """Means over tasks, with the deviation over seeds if there are several; gaps where nothing has run yet."""
     from adaptive_ot.plot import sensitivity
 
-    baseline = None
-    if plan.settings["baseline"]:
-        means = Percent.of(plan, outcomes).means()[plan.methods.index(plan.settings["baseline"])]
-        baseline = plan.settings["baseline"], float(means.mean())
-    figure = sensitivity([_curve(plan, outcomes, grid) for grid in _grids_of(plan)], baseline)
-    write_atomically("output", path, lambda file: figure.savefig(file, format="png"))
+    baseline, name = None, plan.settings["baseline"]
+    if name:
+        mean = mean_of(Percent.of(plan, outcomes).means()[plan.methods.index(name)])
+        baseline = None if math.isnan(mean) else (name, mean)
+    return sensitivity([_curve(plan, outcomes, grid) for grid in grids_of(plan)], baseline)
 
 
 def short(value: float) -> str:
@@ -140,11 +147,12 @@ def _varied(row: Row, name: str, parameter: str, value: float) -> Row:
     return row._replace(name=name, options=row.options | {"settings": settings})
 
 
-def _grids_of(plan: Plan) -> list[Grid]:
+def grids_of(plan: Plan) -> list[Grid]:
+    """The parameters that the plan varies."""
     return [Grid(**grid) for grid in plan.settings["grid"]]
 
 
-def _part(plan: Plan, outcomes: list[Outcome], grid: Grid) -> tuple[Plan, list[Outcome]]:
+def part_of(plan: Plan, outcomes: list[Outcome], grid: Grid) -> tuple[Plan, list[Outcome]]:
     """The benchmark as it would be with the values of one parameter for methods."""
     labels = dict(zip(grid.rows, grid.labels, strict=True))
     if plan.settings["baseline"]:
@@ -157,7 +165,6 @@ def _part(plan: Plan, outcomes: list[Outcome], grid: Grid) -> tuple[Plan, list[O
 def _curve(plan: Plan, outcomes: list[Outcome], grid: Grid) -> Curve:
     from adaptive_ot.plot import Curve
 
-    means = Percent.of(*_part(plan, outcomes, grid)).means()[: len(grid.rows)]
-    several = len(plan.all_seeds) > 1
-    deviations = [float(of_seeds.std(ddof=1)) for of_seeds in means] if several else None
-    return Curve(grid.parameter, grid.values, [float(of_seeds.mean()) for of_seeds in means], deviations, grid.default)
+    means = Percent.of(*part_of(plan, outcomes, grid)).means()[: len(grid.rows)]
+    deviations = list(map(deviation_of, means)) if len(plan.all_seeds) > 1 else None
+    return Curve(grid.parameter, grid.values, list(map(mean_of, means)), deviations, grid.default)

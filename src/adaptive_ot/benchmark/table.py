@@ -18,22 +18,27 @@ FAILED, MISSING = "failed", "–"
 
 # Numbers that only the labels of the target can tell.
 ORACLE = frozenset({"best_accuracy", "plan_purity"})
+ORACLE_MARK = " (oracle)"
+ABOUT_ORACLES = "Oracle: chosen or judged by labels of the target, which no method sees."
 
 
 class Column(NamedTuple):
-    """A heading, and for every method what to print and by what to find the best."""
+    """A heading, and for every method what to print; and by what to find the best, with its deviation over seeds."""
 
     heading: str
     texts: list[str]
     values: list[float] | None = None
+    deviations: list[float] | None = None
+
+    def best(self) -> list[bool]:
+        """Which ones have the highest value, as printed."""
+        printed = [round(value, 1) for value in self.values or [np.nan] * len(self.texts)]
+        highest = max((value for value in printed if not np.isnan(value)), default=None)
+        return [value == highest for value in printed]
 
     def shown(self) -> list[str]:
-        """The texts, those of the highest value as printed in bold."""
-        if self.values is None:
-            return self.texts
-        printed = [round(value, 1) for value in self.values]
-        best = max((value for value in printed if not np.isnan(value)), default=None)
-        return [f"**{text}**" if value == best else text for text, value in zip(self.texts, printed, strict=True)]
+        """The texts, the best in bold."""
+        return [f"**{text}**" if best else text for text, best in zip(self.texts, self.best(), strict=True)]
 
 
 def write_results(directory: Path, plan: Plan, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
@@ -52,12 +57,17 @@ def write_results(directory: Path, plan: Plan, outcomes: list[Outcome], text: st
 
 def markdown(plan: Plan, outcomes: list[Outcome], about: str = "Seconds for one fit and prediction.") -> str:
     """Accuracies of methods x tasks with their means, other numbers if there are any, and what failed."""
-    parts = [accuracies(plan, outcomes), _caption(plan, about), _other_numbers(plan, outcomes), failures(outcomes)]
+    parts = [accuracies(plan, outcomes), caption(plan, about), _other_numbers(plan, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)
 
 
 def accuracies(plan: Plan, outcomes: list[Outcome], heading: str = "method") -> str:
     """One row a method, under this heading, and one column a task, in percent."""
+    return _table(heading, plan.methods, accuracy_columns(plan, outcomes))
+
+
+def accuracy_columns(plan: Plan, outcomes: list[Outcome]) -> list[Column]:
+    """One column a task, in percent; means over groups of tasks and over all; seeds where they differ; seconds."""
     percent = Percent.of(plan, outcomes)
     groups = list(dict.fromkeys(group for group, _ in plan.tasks))
     columns = []
@@ -67,7 +77,7 @@ def accuracies(plan: Plan, outcomes: list[Outcome], heading: str = "method") -> 
         if len(groups) > 1:
             columns.append(_column(f"{group} mean", percent.of_tasks(members)))
     columns.append(_column("mean", percent))
-    return _table(heading, plan.methods, [*columns, *_seeds(percent), _seconds(plan, outcomes)])
+    return [*columns, *_seeds(percent), _seconds(plan, outcomes)]
 
 
 class Percent(NamedTuple):
@@ -99,7 +109,8 @@ class Percent(NamedTuple):
 def _column(heading: str, percent: Percent, spread: bool = True) -> Column:
     """The mean over tasks and seeds, with the deviation over seeds of the mean over tasks."""
     means = percent.means()
-    return Column(heading, [_text(of_seeds, spread) for of_seeds in means], [_mean_of(of_seeds) for of_seeds in means])
+    texts = [_text(of_seeds, spread) for of_seeds in means]
+    return Column(heading, texts, list(map(mean_of, means)), list(map(deviation_of, means)))
 
 
 def _text(of_seeds: np.ndarray, spread: bool) -> str:
@@ -107,12 +118,18 @@ def _text(of_seeds: np.ndarray, spread: bool) -> str:
         return MISSING
     if np.isnan(of_seeds).any():
         return FAILED
-    deviation = f" ± {of_seeds.std(ddof=1):.1f}" if spread and of_seeds.size > 1 else ""
-    return f"{of_seeds.mean():.1f}{deviation}"
+    deviation = f" ± {deviation_of(of_seeds):.1f}" if spread and of_seeds.size > 1 else ""
+    return f"{mean_of(of_seeds):.1f}{deviation}"
 
 
-def _mean_of(of_seeds: np.ndarray) -> float:
+def mean_of(of_seeds: np.ndarray) -> float:
+    """NaN of nothing."""
     return float(of_seeds.mean()) if of_seeds.size else np.nan
+
+
+def deviation_of(of_seeds: np.ndarray) -> float:
+    """NaN of fewer than two."""
+    return float(of_seeds.std(ddof=1)) if of_seeds.size > 1 else np.nan
 
 
 def _seeds(percent: Percent) -> list[Column]:
@@ -125,7 +142,8 @@ def _seconds(plan: Plan, outcomes: list[Outcome]) -> Column:
     return Column("seconds", [_mean(outcomes, method, "seconds", ".2f") or FAILED for method in plan.methods])
 
 
-def _caption(plan: Plan, about: str) -> str:
+def caption(plan: Plan, about: str) -> str:
+    """What the numbers of the table are."""
     spread = ""
     if plan.only:
         spread = ", of the seeds that ran all tasks; ± the standard deviation over seeds of the mean over tasks"
@@ -135,19 +153,23 @@ def _caption(plan: Plan, about: str) -> str:
 
 
 def _other_numbers(plan: Plan, outcomes: list[Outcome]) -> str:
-    """Means over tasks and seeds of whatever else the methods that have it report."""
+    methods, columns = other_columns(plan, outcomes)
+    note = f"\n{ABOUT_ORACLES}\n" if any(ORACLE_MARK in column.heading for column in columns) else ""
+    return _table("method", methods, columns) + note if columns else ""
+
+
+def other_columns(plan: Plan, outcomes: list[Outcome]) -> tuple[list[str], list[Column]]:
+    """Means over tasks and seeds of whatever else there is, for the methods that have some of it."""
     names = dict.fromkeys(name for outcome in outcomes for name in outcome.numbers or ())
     names = [name for name in names if name not in ("accuracy", "seconds")]
     methods = [method for method in plan.methods if any(_mean(outcomes, method, name, "") for name in names)]
-    columns = [
+    return methods, [
         Column(
-            name.replace("_", " ") + (" (oracle)" if name in ORACLE else ""),
+            name.replace("_", " ") + (ORACLE_MARK if name in ORACLE else ""),
             [_mean(outcomes, method, name, ".3f") for method in methods],
         )
         for name in names
     ]
-    note = "\nOracle: chosen or judged by labels of the target, which no method sees.\n" if ORACLE & set(names) else ""
-    return _table("method", methods, columns) + note if columns else ""
 
 
 def failures(outcomes: list[Outcome]) -> str:

@@ -4,34 +4,39 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from rich.console import Console
 
-from adaptive_ot import plot
-from adaptive_ot._files import trouble, write_atomically
+from adaptive_ot import plot, report
+from adaptive_ot._environment import environment
+from adaptive_ot._files import write_atomically
 from adaptive_ot.cli import show
 from adaptive_ot.feature_files import Features
+from adaptive_ot.report import record
+from adaptive_ot.report.contents import Match, Samples
+from adaptive_ot.report.pictures import Drawn, drawn
+from adaptive_ot.report.solutions import match_of
 
 CLASSES_SHOWN = 12
 
-# What a report may hold.
-SUMMARY, PREDICTIONS, MOVED, PICTURES = "summary.json", "predictions.csv", "moved.npz", ("plan.png", "labels.png")
-REPORT = (SUMMARY, PREDICTIONS, MOVED, *PICTURES)
+PREDICTIONS, MOVED = record.RESULTS
+
+# Features of a sample that a report shows.
+COLUMNS_SHOWN = 8
 
 
 class Adapted(NamedTuple):
-    """A fitted estimator, its data, and the labels of the targets or where the sources were moved to."""
+    """A fitted estimator, its data, the labels of the targets or where the sources were moved to, and any images."""
 
     estimator: Any
     source: Features
     target: Features
     labels: np.ndarray | None
     moved: np.ndarray | None
+    images: tuple[list[bytes] | None, list[bytes] | None] = None, None
 
 
 def suffixes(method: str) -> tuple[str, ...]:
@@ -43,6 +48,7 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
     """What there is to say, as plain numbers and strings."""
     estimator = done.estimator
     classes: list[str] = [] if done.source.y is None else np.unique(done.source.y).astype(str).tolist()
+    solution = estimator.solution_
     active = int(estimator.active_source_.sum()), int(estimator.active_target_.sum())
     found = {
         "method": method,
@@ -52,6 +58,7 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
         "features": done.source.x.shape[1],
         "classes": len(classes) or None,
         "mass": estimator.transported_mass_,
+        **{name: None if solution is None else getattr(solution, name) for name in ("value", "gap", "violation")},
         "active_sources": active[0],
         "active_targets": active[1],
         "outlier_targets": len(done.target.x) - active[1],
@@ -96,10 +103,11 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
         wrong = f"; {show.count(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
         show.line(console, "accuracy", f"{of['accuracy']:.1%} of the target's labels, which were not used{wrong}")
     show.line(console, "effort", f"{of['seconds']:.2f} s")
-    for path in filter(None, (of["output"], *(of["report"] or ()))):
-        show.line(console, "written", path)
+    if of["output"]:
+        show.line(console, "written", of["output"])
     if of["report"] and not any(path.endswith("plan.png") for path in of["report"]):
         show.line(console, "pictures", "none: so many samples take several plans")
+    show.report(console, of["report"])
 
 
 def write_result(option: str, path: Path, done: Adapted) -> None:
@@ -120,29 +128,52 @@ def write_result(option: str, path: Path, done: Adapted) -> None:
     write_atomically(option, path, lambda file: np.savez(file, **arrays))
 
 
-def write_report(folder: Path, done: Adapted, of: dict[str, Any]) -> list[str]:
-    """Everything into a directory, the summary last, in the place of an older report; the names of the files."""
-    about, result = folder / SUMMARY, folder / (PREDICTIONS if done.moved is None else MOVED)
-    older = {folder / name for name in REPORT} if about.exists() else set()
+def write_report(folder: Path, done: Adapted, of: dict[str, Any], configuration: dict[str, Any]) -> list[str]:
+    """Everything into a directory, in the place of an older report; the names of the files, the page last."""
+    result = folder / (PREDICTIONS if done.moved is None else MOVED)
     write_result("--report", result, done)
-    written = [result]
+    about = {**of, "configuration": configuration, "environment": environment()}
+    names = record.write_record("--report", folder, record.ADAPTATION, about, _match(done), _pictures(done), [result])
+    report.write_report(folder)
+    return names
+
+
+def _match(done: Adapted) -> Match | None:
+    """Who was matched with whom, unless there are several plans or too many samples."""
+    solution = done.estimator.solution_
+    if solution is None or max(solution.problem.cost.shape) > report.MOST_SAMPLES:
+        return None
+    predicted = None if done.labels is None else _text(done.labels)
+    source, target = _samples(done.source, None, done.images[0]), _samples(done.target, predicted, done.images[1])
+    return match_of(solution, source, target)
+
+
+def _samples(features: Features, predicted: np.ndarray | None, images: list[bytes] | None) -> Samples:
+    """Images, if there are any, or the first features."""
+    x, labels = features.x, _text(features.y)
+    columns = features.columns or tuple(f"feature {k}" for k in range(x.shape[1]))
+    return Samples(
+        names=[f"#{k}" for k in range(len(x))],  # as in the predictions
+        weights=np.full(len(x), 1 / len(x)),  # shares are of these, whatever a class may send
+        labels=None if labels is None else labels.tolist(),
+        predicted=None if predicted is None else predicted.tolist(),
+        images=images,
+        values=x[:, :COLUMNS_SHOWN] if images is None else None,
+        columns=columns[:COLUMNS_SHOWN] if images is None else (),
+    )
+
+
+def _pictures(done: Adapted) -> dict[str, Drawn]:
+    """By sample and by class; predicted classes stand in for true ones."""
+    solution = done.estimator.solution_
+    if solution is None:
+        return {}
     labels = done.source.y, done.labels if done.target.y is None else done.target.y
     sides: list[Any] = [None if each is None else _sortable(each) for each in labels]
-    drawers = (plot.plan, plot.label_plan) if all(each is not None for each in sides) else (plot.plan,)
-    if done.estimator.solution_ is not None:
-        for picture, draw in zip((folder / name for name in PICTURES), drawers, strict=False):
-            figure: Any = draw(done.estimator.solution_, *sides).figure
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about letters that the font does not have
-                write_atomically("--report", picture, lambda file, figure=figure: figure.savefig(file, format="png"))
-            written.append(picture)
-    names = [str(path) for path in (*written, about)]
-    text = json.dumps(of | {"report": names}, indent=2) + "\n"
-    write_atomically("--report", about, lambda file: file.write(text.encode()))
-    for path in older - {*written, about}:
-        with trouble(f"--report '{path}'", "must not stay from an older report"):
-            path.unlink(missing_ok=True)
-    return names
+    pictures = {"plan": drawn(lambda: plot.plan(solution, *sides))}
+    if all(each is not None for each in sides):
+        pictures["labels"] = drawn(lambda: plot.label_plan(solution, *sides))
+    return pictures
 
 
 def _text(labels: np.ndarray | None) -> np.ndarray | None:

@@ -15,7 +15,6 @@ from rich.console import Console
 from sklearn.preprocessing import StandardScaler
 
 from adaptive_ot import Entropic, Exact, InvalidInput
-from adaptive_ot._files import make_directory
 from adaptive_ot._validation import LARGEST
 from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
 from adaptive_ot.adapt.matching import EPSILON
@@ -57,9 +56,7 @@ def run(request: Request) -> int:
         estimator = _estimator(request)
     source, target = _read(request)
     if report:
-        make_directory("--report", report)
-        for name in adapted.REPORT:
-            files.check_output(report / name, (Path(name).suffix,), inputs=inputs, option="--report")
+        files.check_report(report, inputs=inputs)
     started = time.perf_counter()
     with steps_bar() as progress, _named(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about what the user did not write
@@ -74,12 +71,19 @@ def run(request: Request) -> int:
         adapted.write_result("--output", output, done)
         summary["output"] = str(output)
     if report:
-        summary["report"] = adapted.write_report(report, done, summary)
+        summary["report"] = adapted.write_report(report, done, summary, _configuration(request))
     if request.json:
         print(json.dumps(summary, indent=2))
     else:
         adapted.show_summary(Console(), summary)
     return 0
+
+
+def _configuration(request: Request) -> dict[str, Any]:
+    """What was asked for, options that were not given left out."""
+    given = request.model._asdict() | request._asdict()
+    kept = {name: value for name, value in given.items() if name not in ("model", "output", "report", "json")}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items() if value is not None}
 
 
 def _estimator(request: Request) -> Any:

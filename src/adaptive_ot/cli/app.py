@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 
 from adaptive_ot import __version__
-from adaptive_ot.cli import deep_app
+from adaptive_ot.cli import deep_app, report_app
 
 app = App(
     name="adaptive-ot",
@@ -40,6 +40,7 @@ def solve(
     tolerance: float = 1e-9,
     max_pivots: int | None = None,
     max_iterations: int | None = None,
+    report: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Solve a problem from a cost matrix, or from two point files and a reach.
@@ -84,6 +85,8 @@ def solve(
         Give up after about this many simplex pivots.
     max_iterations
         With --epsilon: give up after about this many passes over all pairs.
+    report
+        A directory for the summary, the match, pictures, and a page to look at them: report.html. See docs/report.md.
     json
         Print a summary for programs.
     """
@@ -92,7 +95,7 @@ def solve(
 
     inputs = Inputs(cost, targets, reach, source_weights, target_weights)
     limits = tolerance, max_pivots, max_iterations
-    return run(Request(inputs, Model(equal, mass, tau, rho), output, epsilon, entropy, *limits, json))
+    return run(Request(inputs, Model(equal, mass, tau, rho), output, epsilon, entropy, *limits, report, json))
 
 
 @app.command
@@ -195,7 +198,7 @@ def adapt(
         Where to write the result: .csv (index, label, outlier_score; counted from 0), or with "mapping" .npz (x, moved,
         y, and which share of each was transported).
     report
-        A directory for the summary, the result, and pictures of the plan.
+        A directory for the summary, the result, pictures of the plan, and a page to look at them: report.html.
     seed
         Who is matched with whom where there are too many samples for one plan.
     json
@@ -302,6 +305,8 @@ def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")]
 app.command(deep_app.train)
 app.command(deep_app.evaluate)
 app.command(deep_app.predict)
+app.command(report_app.report)
+app.command(report_app.figures)
 
 
 @app.command
@@ -314,12 +319,12 @@ def doctor() -> int:
 
 @app.command
 def demo(*, output: Annotated[Path, Parameter(alias="-o")] = Path("demo")) -> int:
-    """A toy problem, two moons with outliers, and handwritten digits adapted to another scan of them, with pictures.
+    """A toy problem, two moons with outliers, and handwritten digits adapted to another scan of them, to look at.
 
     Parameters
     ----------
     output
-        The directory for the pictures.
+        The directory for the pictures, and for a report of the digits.
     """
     from adaptive_ot.cli.demo import run
 

@@ -21,7 +21,7 @@ Draw = Callable[[Any, str], None]
 
 
 def run(output: Path) -> int:
-    """Print all three, and draw the second and the third into the directory `output`."""
+    """Print all three, draw the second and the third into the directory `output`, and write a report of the third."""
     make_directory("--output", output)
     console = Console()
 
@@ -34,7 +34,7 @@ def run(output: Path) -> int:
     console.print()
     _moons(console, draw)
     console.print()
-    digits_demo.run(console, draw)
+    digits_demo.run(console, draw, output / "digits")
     return 0
 
 

@@ -26,7 +26,7 @@ class Digits(NamedTuple):
     outlier: np.ndarray
 
 
-def shifted_digits(seed: int = 0) -> Digits:
+def shifted_digits(seed: int = 0, *, missing: tuple[int, ...] = MISSING, outliers: float = OUTLIERS) -> Digits:
     """A random half of the digits as they are, and the other half shifted, without some classes and with outliers.
 
     Outliers are images of the target whose pixels are shuffled: the same grey values, and no digit.
@@ -44,9 +44,9 @@ def shifted_digits(seed: int = 0) -> Digits:
     images, labels = everything.images / 16.0, everything.target
     order = rng.permutation(len(labels))
     source, rest = np.split(order, [len(order) // 2])
-    target = rest[~np.isin(labels[rest], MISSING)]
+    target = rest[~np.isin(labels[rest], missing)]
     z = _scanned(images[target]).reshape(len(target), -1)
-    outlier = np.arange(len(target)) >= len(target) - round(OUTLIERS * len(target))
+    outlier = np.arange(len(target)) >= len(target) - round(outliers * len(target))
     z[outlier] = rng.permuted(z[outlier], axis=1)
     return Digits(images[source].reshape(len(source), -1), labels[source], z, labels[target], outlier)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,9 +16,12 @@ from adaptive_ot import AtMost, Equal, FixedMass, Marginals, SoftKL, plot
 from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.benchmark.draws import Draw
 from adaptive_ot.benchmark.method import stacked
-from adaptive_ot.cli import show
+from adaptive_ot.cli import adapted, files, show
+from adaptive_ot.cli.adapted import Adapted
 from adaptive_ot.cli.digits import BLUR, DEGREES, MISSING, OUTLIERS, Digits, shifted_digits
 from adaptive_ot.cli.progress import steps_bar
+from adaptive_ot.feature_files import Features
+from adaptive_ot.report.thumbnails import thumbnails
 
 # Nothing but these differs between the rows of the table.
 MODELS: dict[str, Marginals | None] = {
@@ -45,19 +50,20 @@ class Result(NamedTuple):
     digits_left: float
 
 
-def run(console: Console, draw: Callable[[Any, str], None]) -> None:
-    """Print the table, and draw what adaptive transport did in the first draw."""
+def run(console: Console, draw: Callable[[Any, str], None], folder: Path) -> None:
+    """Print the table, draw what adaptive transport did in the first draw, and write a report of it into a folder."""
     draws = [shifted_digits(seed) for seed in range(DRAWS)]
     results: dict[str, list[Result]] = {name: [] for name in MODELS}
-    models: dict[str, Any] = {}
+    models: dict[str, tuple[Any, float]] = {}
     with steps_bar(len(MODELS) * DRAWS) as progress:
         for number, digits in enumerate(draws, start=1):
             for name, marginals in MODELS.items():
                 progress(f"draw {number} of {DRAWS}: {name}")
+                started = time.perf_counter()
                 model = fitted(digits, marginals)
-                models.setdefault(name, model)
+                models.setdefault(name, (model, time.perf_counter() - started))
                 results[name].append(judge(digits, model))
-    first, adaptive = draws[0], models["adaptive"]
+    first, (adaptive, seconds) = draws[0], models["adaptive"]
     show.title(console, "Handwritten digits, and a tilted, blurred and paler scan of others")
     show.line(console, "source", f"{len(first.y)} digits with labels")
     show.line(
@@ -75,6 +81,28 @@ def run(console: Console, draw: Callable[[Any, str], None]) -> None:
     draw(plot.plan(adaptive.solution_, *names).figure, "plan.png")
     draw(plot.label_plan(adaptive.solution_, *names).figure, "labels.png")
     draw(left_alone(first, adaptive.target_outlier_score_, adaptive.active_target_), "left_alone.png")
+    with steps_bar() as progress:
+        progress("writing the report")
+        written = report(folder, first, adaptive, names[1], seconds)
+    show.report(console, written)
+
+
+def report(
+    folder: Path, digits: Digits, model: JointTransportClassifier, truth: np.ndarray, seconds: float
+) -> list[str]:
+    """The report of an adaptation, with images to look at; the names of its files."""
+    images = [thumbnails(np.rint(255 * (1 - side.reshape(-1, 8, 8))).astype(np.uint8)) for side in (digits.x, digits.z)]
+    done = Adapted(
+        model,
+        Features(digits.x, digits.y),
+        Features(digits.z, truth),
+        model.predict(digits.z),
+        None,
+        (images[0], images[1]),
+    )
+    configuration = {"source": "digits of scikit-learn", "target": "another scan of them", "method": "joint"}
+    files.check_report(folder, inputs=())
+    return adapted.write_report(folder, done, adapted.summary(done, "joint", seconds), configuration)
 
 
 def fitted(digits: Digits, marginals: Marginals | None) -> JointTransportClassifier:

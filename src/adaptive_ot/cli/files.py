@@ -12,9 +12,10 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from adaptive_ot._files import any_of, check_input, open_archive, suffix_of, trouble, write_atomically
+from adaptive_ot._files import any_of, check_input, make_directory, open_archive, suffix_of, trouble, write_atomically
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.paths import MassPath
+from adaptive_ot.report import record
 from adaptive_ot.solution import Solution
 
 READABLE = (".npy", ".npz", ".csv")
@@ -69,6 +70,14 @@ def check_output(
     if path.suffix.lower() == ".npy" and dense > DENSE_LIMIT:
         rule = f"may take {DENSE_LIMIT / 2**30:g} GiB"
         raise InvalidInput(name, rule, f"{dense / 2**30:.3g} GiB for a dense plan", "Write a sparse .npz or .csv.")
+
+
+def check_report(folder: Path, inputs: tuple[Path | None, ...]) -> None:
+    """Refuse a directory where a report could not be written later, or that holds something else."""
+    make_directory("--report", folder)
+    for name in record.FILES:
+        check_output(folder / name, (Path(name).suffix,), inputs=inputs, option="--report")
+    record.check_place("--report", folder)
 
 
 def write_plan(path: Path, solution: Solution) -> None:

@@ -51,6 +51,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
         "steps": solution.iterations,
         "seconds": seconds,
         "output": None if output is None else str(output),
+        "report": None,
     }
 
 
@@ -80,6 +81,13 @@ def solution(console: Console, of: dict[str, Any]) -> None:
     line(console, "effort", f"{count(of['steps'], 'step')} in {of['seconds']:.2f} s")
     written = "" if of["output"] is None else f", written to {of['output']}"
     line(console, "plan", f"{count(of['pairs'], 'pair')}{written}")
+    report(console, of["report"])
+
+
+def report(console: Console, files: list[str] | None) -> None:
+    """Say where the page of a report is, which comes last among its files."""
+    if files:
+        line(console, "report", f"{files[-1]}, with {count(len(files) - 1, 'file')} beside it")
 
 
 def path(console: Console, of: dict[str, Any]) -> None:

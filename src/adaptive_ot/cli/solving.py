@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rich.console import Console
 
@@ -19,6 +20,7 @@ from adaptive_ot import (
     InvalidInput,
     Marginals,
     NotConverged,
+    Progress,
     SoftKL,
     solve,
 )
@@ -65,14 +67,17 @@ class Request(NamedTuple):
     tolerance: float
     max_pivots: int | None
     max_iterations: int | None
+    report: Path | None
     json: bool
 
 
 def run(request: Request) -> int:
     """Solve as asked, print a summary, write the plan; one that did not converge too, with an exit code of its own."""
-    inputs, output = request.inputs, request.output
+    inputs, output, report = request.inputs, request.output, request.report
     if output:
         files.check_output(output, files.WRITABLE, inputs=inputs.paths)
+    if report:
+        files.check_report(report, inputs=inputs.paths)
     solver = _solver(request)
     with inputs.named():
         marginals = request.model.marginals(request.epsilon)
@@ -80,14 +85,19 @@ def run(request: Request) -> int:
     if output:
         files.check_output(output, files.WRITABLE, shape=cost.shape)
     weights = inputs.read_weights()
+    trace: list[Progress] = []
     started = time.perf_counter()
     with progress_bar() as progress, inputs.named():
-        options = {"marginals": marginals, "solver": solver, "progress": progress}
+        options = {"marginals": marginals, "solver": solver, "progress": _keeping(trace, progress)}
         solution = solve(cost, *weights, **options, raise_if_not_converged=False)
     seconds = time.perf_counter() - started
     if output:
         files.write_plan(output, solution)
     summary = show.summary(solution, seconds, output)
+    if report:
+        from adaptive_ot.cli import solved  # which loads matplotlib
+
+        summary["report"] = solved.report(report, solution, summary, _configuration(request), trace)
     if request.json:
         print(json.dumps(summary, indent=2))
     else:
@@ -95,6 +105,24 @@ def run(request: Request) -> int:
     if not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g})", solution)
     return 0
+
+
+def _keeping(trace: list[Progress], show: Callable[[Progress], None] | None) -> Callable[[Progress], None]:
+    """Keep where the solve was, and show it if there is somebody to see it."""
+
+    def tell(now: Progress) -> None:
+        trace.append(now)
+        if show:
+            show(now)
+
+    return tell
+
+
+def _configuration(request: Request) -> dict[str, Any]:
+    """What was asked for, options that were not given left out."""
+    given = request.inputs._asdict() | request.model._asdict() | request._asdict()
+    kept = {name: value for name, value in given.items() if name not in ("inputs", "model", "output", "report", "json")}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items() if value is not None}
 
 
 def _solver(request: Request) -> Exact | Entropic:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -69,7 +69,7 @@ def evaluate(
     config = replace(found.config, **{name: value for name, value in given.items() if value is not None})
     choice("test_crops", config.test_crops, ("centre", "ten"))
     place = pick_device(device)
-    network = _network(run, found, place)
+    network = network_of(run, found, place)
     target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)[1]
     store = store_of(target, config, place, lambda _: None)
     if digest(store.domain) != found.data["target"]:
@@ -112,30 +112,25 @@ def predict(
     choice("on_bad_image", on_bad_image, ("error", "skip"))
     found = read_run(Path(run))
     place = pick_device(device)
-    network = _network(run, found, place).eval()
+    network = network_of(run, found, place).eval()
     files, bad, likely = [], [], [np.zeros((0, len(found.data["classes"])), np.float32)]
-    read = partial(_read, size=found.config.resize)
-    with ThreadPoolExecutor(os.cpu_count()) as pool, quietly(), computing(place, found.config):
-        for start in range(0, len(images), IMAGES_AT_ONCE):
-            part = images[start : start + IMAGES_AT_ONCE]
-            decoded = list(pool.map(read, part))
-            errors = [each for each in decoded if isinstance(each, DataError)]
+    pictures = [ImageFile(str(path), str(path)) for path in images]
+    with quietly(), computing(place, found.config):
+        for stop, good, pixels, errors in decoded(pictures, found.config.resize, place):
             if errors and on_bad_image == "error":
                 raise errors[0]
             bad += [(error.path, error.reason) for error in errors]
-            pixels = [each for each in decoded if isinstance(each, np.ndarray)]
-            files += [path for path, each in zip(part, decoded, strict=True) if isinstance(each, np.ndarray)]
-            if pixels:
-                stacked = torch.from_numpy(np.stack(pixels)).to(place).permute(0, 3, 1, 2).contiguous()
-                likely.append(of_pixels(network, stacked, found.config).float().cpu().numpy())
+            files += [images[at] for at in good]
+            if good:
+                likely.append(of_pixels(network, pixels, found.config).float().cpu().numpy())
             if progress:
-                progress(Progress(start + len(part), len(images), {}))
+                progress(Progress(stop, len(images), {}))
     all_likely = np.concatenate(likely)
     labels = [found.data["classes"][at] for at in all_likely.argmax(1)]
     return Predictions(files, labels, all_likely.max(1, initial=0.0), bad)
 
 
-def _network(run: Path, found: Run, device: torch.device) -> Network:
+def network_of(run: Path, found: Run, device: torch.device) -> Network:
     """As it was after the last step."""
     name, config, classes = f"run '{run}'", found.config, found.data.get("classes", [])
     if found.result is None:
@@ -155,8 +150,23 @@ def _network(run: Path, found: Run, device: torch.device) -> Network:
     return network.to(device, memory_format=memory_format(device))
 
 
-def _read(path: Path, size: int) -> np.ndarray | DataError:
+def decoded(
+    images: Sequence[ImageFile] | np.ndarray, size: int, device: torch.device
+) -> Iterator[tuple[int, list[int], torch.Tensor, list[DataError]]]:
+    """Part by part: how many have been looked at, which of them can be used, their pixels, and what is wrong else."""
+    read = partial(_read, size=size)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(images), IMAGES_AT_ONCE):
+            found = list(pool.map(read, images[start : start + IMAGES_AT_ONCE]))
+            pixels = [each for each in found if isinstance(each, np.ndarray)]
+            good = [start + at for at, each in enumerate(found) if isinstance(each, np.ndarray)]
+            stacked = torch.from_numpy(np.array(pixels, np.uint8).reshape(-1, size, size, 3))
+            errors = [each for each in found if isinstance(each, DataError)]
+            yield start + len(found), good, stacked.to(device).permute(0, 3, 1, 2).contiguous(), errors
+
+
+def _read(image: ImageFile | np.ndarray, size: int) -> np.ndarray | DataError:
     try:
-        return read_image(ImageFile(str(path), str(path)), size)
+        return read_image(image, size)
     except DataError as error:
         return error

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from adaptive_ot._files import trouble, write_atomically
 from adaptive_ot._records import flat
@@ -33,10 +33,14 @@ class Metrics:
             found = path.read_bytes() if path.exists() else b""
             lines = map(_parsed, found.splitlines(keepends=True))
             self.lines = [line for line in lines if line and line["step"] < before]
-            kept = b"".join(map(_text, self.lines))
-            if writes and kept != found:
-                write_atomically("output", path, lambda file: file.write(kept))
-            self._file = open(path, "ab", buffering=0) if writes else None  # noqa: SIM115
+            self._file = self._cleared(path, found) if writes else None
+
+    def _cleared(self, path: Path, found: bytes) -> IO[bytes]:
+        """The file without what is no line any more, to add others to."""
+        kept = b"".join(map(_text, self.lines))
+        if kept != found:
+            write_atomically("output", path, lambda file: file.write(kept))
+        return open(path, "ab", buffering=0)
 
     def append(self, line: Mapping[str, Any]) -> None:
         """Add a line; a process that is killed does not lose it."""

@@ -46,6 +46,16 @@ class Run(NamedTuple):
     result: dict[str, Any] | None
 
 
+class Account(NamedTuple):
+    """How a run went so far, finished or not, without its network."""
+
+    config: Config
+    data: dict[str, Any]
+    environments: list[Any]
+    lines: list[dict[str, Any]]
+    result: dict[str, Any] | None
+
+
 class RunDirectory:
     """A run that is written; made by `open_run`.
 
@@ -174,6 +184,14 @@ def read_run(path: Path) -> Run:
     config = _config(path, record["config"])
     checkpoint = load_checkpoint(path / CHECKPOINTS, decisive(config))
     return Run(config, record["data"], checkpoint, _result(path))
+
+
+def read_account(path: Path) -> Account:
+    """How a run went so far, without changing anything; checkpoints are not looked at."""
+    record = _read_run(path)
+    config = _config(path, record["config"])
+    lines = Metrics(path / METRICS, before=math.inf, writes=False).lines
+    return Account(config, record["data"], record["environments"], lines, _result(path))
 
 
 def decisive(config: Config) -> dict[str, Any]:

@@ -56,7 +56,7 @@ class Training:
         with_global_batch_norm(network)
         self.network = network.to(device)
         self.network.to(memory_format=memory_format(device))  # pyright: ignore[reportCallIssue]
-        self.method = self._new_method(classes).to(device)
+        self.method = new_method(config, classes).to(device)
         self.method.begin(self.network)
         self.optimiser = torch.optim.SGD(
             [
@@ -129,19 +129,20 @@ class Training:
             parameter = parameters[int(number)]
             self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
 
-    def _new_method(self, classes: int) -> Method:
-        config = self.config
-        kind = method_named(config.method)
-        settings = filled_in(kind.defaults(), config.settings, f"setting of method '{config.method}'")
-        with torch.random.fork_rng(devices=[]), torch.device("cpu"):
-            torch.default_generator.manual_seed(config.seed)
-            return kind(settings, config.bottleneck, classes)
-
     def _of_method(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.method.parameters() if parameter.requires_grad]
 
     def _parameters(self) -> list[nn.Parameter]:
         return [parameter for group in self.optimiser.param_groups for parameter in group["params"]]
+
+
+def new_method(config: Config, classes: int) -> Method:
+    """The method of a run, as it is before the first step."""
+    kind = method_named(config.method)
+    settings = filled_in(kind.defaults(), config.settings, f"setting of method '{config.method}'")
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"):
+        torch.default_generator.manual_seed(config.seed)
+        return kind(settings, config.bottleneck, classes)
 
 
 def _seed_of(seed: int, step: int) -> int:

@@ -92,9 +92,12 @@ class Note(NamedTuple):
     kind: Literal["information", "warning"] = "information"
 
 
+Part = Facts | Table | Picture | Explorer | Note
+
+
 class Page(NamedTuple):
     """A title, a line below it, and what there is to see, in order."""
 
     title: str
     subtitle: str
-    parts: Sequence[Facts | Table | Picture | Explorer | Note]
+    parts: Sequence[Part]

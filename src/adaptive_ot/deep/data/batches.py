@@ -10,7 +10,7 @@ from adaptive_ot._validation import whole_number
 from adaptive_ot.errors import InvalidInput
 
 # One source of randomness each.
-SAMPLES_OF_CLASS, EXTRA_CLASSES, SAMPLES = range(3)
+SAMPLES_OF_CLASS, EXTRA_CLASSES, SAMPLES, SELECTION = range(4)
 
 
 def balanced_batch(labels: np.ndarray, classes: int, size: int, seed: int, step: int) -> np.ndarray:
@@ -58,6 +58,24 @@ def random_batch(count: int, size: int, seed: int, step: int) -> np.ndarray:
     """
     _check(size, seed, step)
     return _walk(whole_number("count", count, minimum=1), size, step, (seed, SAMPLES)).astype(np.int64)
+
+
+def balanced_selection(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
+    """Indices of at most `size` samples, ascending, none twice: as equally many of every class as there are.
+
+    Examples
+    --------
+    >>> labels = np.array([0, 0, 0, 0, 1, 2, 2])
+    >>> labels[balanced_selection(labels, size=5, seed=0)]
+    array([0, 0, 1, 2, 2])
+    """
+    _check(size, seed, 0)
+    order = _permutation(len(labels), seed, SELECTION)
+    by_class = np.argsort(labels[order], kind="stable")
+    ascending = labels[order][by_class]
+    turn = np.empty(len(labels), np.int64)  # of every sample within its class
+    turn[by_class] = np.arange(len(labels)) - np.searchsorted(ascending, ascending)
+    return np.sort(order[np.argsort(turn, kind="stable")[:size]])
 
 
 def _walk(count: int, size: int, step: int, key: tuple[int, ...]) -> np.ndarray:

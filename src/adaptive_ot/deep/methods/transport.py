@@ -16,6 +16,7 @@ from adaptive_ot._validation import number
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
+from adaptive_ot.solution import Solution
 from adaptive_ot.solve import check_combination, solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.entropic_batch import fits_one_program
@@ -75,6 +76,12 @@ class TransportMethod(Method):
         plan = batch_plan(cost, self.source_weights(pair), self.marginals, self.solver)
         loss = (plan * cost).sum()
         return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum()}, plan)
+
+    def match(self, pair: Pair) -> Solution:
+        """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
+        cost, weights = joint_cost(pair, self.settings).detach().double().cpu(), self.source_weights(pair).cpu()
+        options: Any = {"marginals": self.marginals, "solver": self.solver, "raise_if_not_converged": False}
+        return solve(cost.numpy(), weights.numpy(), **options)
 
     def source_weights(self, pair: Pair) -> torch.Tensor:
         """Equal; or, more and more as the run goes on, such that a class weighs what it seems to weigh in the target.

@@ -1,0 +1,151 @@
+"""The page of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_ot import plot
+from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.device import pick_device
+from adaptive_ot.deep.embedding import Embedding, Side, embed
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import TransportMethod
+from adaptive_ot.deep.run_directory import RESULT, RUN, Account, read_account
+from adaptive_ot.errors import AdaptiveOTError
+from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
+from adaptive_ot.report.fields import Fields, counted, folded, is_number
+from adaptive_ot.report.pictures import drawn
+from adaptive_ot.report.solutions import explorer, match_of
+from adaptive_ot.report.thumbnails import thumbnails
+
+# Numbers of a line that make no curve.
+NOT_DRAWN = {"step", "mean_class_accuracy"}
+
+ORACLE = "oracle: judged by labels of the target, which the training never sees"
+
+
+def page_of(path: Path, *, root: Path | None, samples: int, device: str, report: Callable[[str], None]) -> Page:
+    """How a run went, finished or not, and whom its network and its method would match."""
+    account = read_account(path)
+    config, record = account.config, Fields(f"'{path / RUN}'", account.config.record())
+    method, dataset = record.text("method"), record.text("dataset")
+    lines = [numbers for line in account.lines if (numbers := _numbers(line))]
+    parts: list[Part] = [_state(path, account, lines, record.whole("iterations"))]
+    if any(set(line) - NOT_DRAWN for line in lines):
+        report("drawing how it went")
+        text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
+        light, dark = drawn(lambda: plot.training(lines))
+        parts.append(Picture("Training", light, dark, text))
+    parts += _classes(path, account)
+    if account.result is not None:
+        parts += _explored(path, config, root, samples, device, report)
+    parts.append(folded("Configuration", config.record()))
+    for number, each in enumerate(account.environments, start=1):
+        title = "Environment" if len(account.environments) == 1 else f"Environment {number}"
+        parts.append(folded(title, each if isinstance(each, Mapping) else {"unknown": each}))
+    title = f"{method}: {record.text('source')} to {record.text('target')}"
+    return Page(title, f"A training run of adaptive-ot on {dataset}", parts)
+
+
+def _state(path: Path, account: Account, lines: list[dict[str, float]], iterations: int) -> Facts | Note:
+    """What came of it; or how far it is."""
+    if account.result is not None:
+        return Facts("Result", _result(Fields(f"'{path / RESULT}'", account.result)))
+    step = int(lines[-1]["step"]) + 1 if lines else 0
+    last = next((line for line in reversed(lines) if "accuracy" in line), None)
+    so_far = f" It had {last['accuracy']:.1%} of the target right at step {int(last['step']) + 1:,}." if last else ""
+    return Note(
+        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the command that started "
+        "it again, and it goes on. Who is matched with whom can be seen when it is finished.",
+        "warning",
+    )
+
+
+def _result(of: Fields) -> list[tuple[str, str]]:
+    rows = [
+        ("accuracy", f"{of.number('accuracy'):.1%} of the target's images, after the last step"),
+        ("mean class", f"{of.number('mean_class_accuracy'):.1%}, every class counted once"),
+        ("best", f"{of.number('best_accuracy'):.1%} at step {of.whole('best_step'):,} ({ORACLE})"),
+    ]
+    if of.is_given("transported_mass"):
+        rows.append(("mass", f"{of.number('transported_mass'):.3g} of 1 transported, over the last tenth"))
+    if of.is_given("plan_purity"):
+        rows.append(("purity", f"{of.number('plan_purity'):.1%} of it within a class ({ORACLE})"))
+    if of.whole("bad_images"):
+        rows.append(("left out", f"{counted(of.whole('bad_images'), 'image')} that could not be used"))
+    return [*rows, ("effort", f"{counted(of.whole('steps'), 'step')} in {of.number('seconds'):,.0f} s")]
+
+
+def _classes(path: Path, account: Account) -> list[Table]:
+    """The accuracy of every class, after the last step or at the last evaluation."""
+    evaluated = [line for line in account.lines if isinstance(line.get("per_class"), dict)]
+    found = account.result or (evaluated[-1] if evaluated else None)
+    if found is None:
+        return []
+    per_class = Fields(f"'{path}'", found).numbers("per_class")
+    rows = [(name, round(100 * accuracy, 1)) for name, accuracy in per_class.items()]
+    when = "After the last step." if account.result else f"At step {found['step'] + 1:,}."
+    return [Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Labels of the target tell.")]
+
+
+def _explored(
+    path: Path, config: Config, root: Path | None, samples: int, device: str, report: Callable[[str], None]
+) -> list[Part]:
+    """The plan over some images; or why there is none, if that is not for the caller to mend now."""
+    pick_device(device)
+    if root is not None:
+        read_domains(config.dataset, root, config.source, config.target, config.target_classes)
+    try:
+        embedding = embed(path, root=root, samples=samples, device=device, progress=report)
+    except AdaptiveOTError as error:
+        remedy = "If the data have moved, say with --root where they are now."
+        return [Note(f"Who is matched with whom cannot be shown: {error} {remedy}", "warning")]
+    report("matching the images")
+    return _matched(embedding, config)
+
+
+def _matched(embedding: Embedding, config: Config) -> list[Part]:
+    source, target, classes, method = embedding.source, embedding.target, embedding.classes, embedding.method
+    parts: list[Part] = []
+    if not isinstance(method, TransportMethod):
+        settings = replace(AOT.defaults(), rooms="equal")
+        method = AOT(settings, source.features.shape[1], len(classes))
+        text = f"The method {config.method} makes no plan itself. This one is by the scale-free cost of AOT."
+        parts.append(Note(text))
+    solution = method.match(embedding.pair())
+    if not solution.status.succeeded:
+        parts.append(Note(f"The plan is not as precise as asked: {solution.status.value}.", "warning"))
+    names = np.array(classes)
+    light, dark = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
+    text = "How much every class sends and receives, and what it has."
+    about = (
+        f"{len(source.names):,} images of {config.source}, as many of every class as there are, and "
+        f"{len(target.names):,} of {config.target}, at random. Labels of the target are shown, and not used."
+    )
+    parts.append(Picture("Mass between classes", light, dark, text, about))
+    match = match_of(solution, _samples(source, classes), _samples(target, classes))
+    return [*parts, explorer(match, solution.mass)]
+
+
+def _samples(side: Side, classes: tuple[str, ...]) -> Samples:
+    size = len(side.names)
+    predicted = side.probabilities.argmax(1).cpu().numpy()
+    return Samples(
+        names=side.names,
+        weights=np.full(size, 1 / size),
+        labels=[classes[k] for k in side.labels],
+        predicted=[classes[k] for k in predicted],
+        images=thumbnails(side.thumbnails),
+    )
+
+
+def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
+    """Those of a line that are numbers; nothing, if its step is none."""
+    found = {name: value for name, value in line.items() if is_number(value)}
+    return found if "step" in found else {}

@@ -1,0 +1,454 @@
+"""``adaptive-ot solve --report``, ``adapt --report`` and ``report``: what they write, and what they refuse."""
+
+import json
+import shutil
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import adaptive_ot as aot
+from adaptive_ot import plot
+from adaptive_ot.adapt import JointTransportClassifier
+from adaptive_ot.cli import main, solving
+from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.plot.canvas import colours
+from adaptive_ot.report import adapted, solved, write_report
+from adaptive_ot.report.match_file import read_match
+from adaptive_ot.report.pictures import Drawn
+from adaptive_ot.report.record import FILES, read_record
+from reports import HOSTILE, read_page
+from test_cli import on_a_terminal
+
+CENTRES = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
+PICTURES = {"transport.png", "transport_dark.png", "plan.png", "plan_dark.png"}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Reports of small problems, which nobody changes."""
+    folder = tmp_path_factory.mktemp("made")
+    np.save(folder / "cost.npy", TOY_COST)
+    clouds = moons_with_outliers(size=60)
+    for name, points in (("x", clouds.x), ("z", clouds.z)):
+        np.save(folder / f"{name}.npy", points)
+    rng = np.random.default_rng(0)
+    y, truth = np.repeat([0, 1, 2], 12), np.repeat([0, 1], 12)
+    names = np.array(["ant", "bee", "cat"])
+    write_csv(folder / "source.csv", CENTRES[y] + rng.normal(size=(36, 2)), names[y])
+    write_csv(folder / "target.csv", CENTRES[truth] + rng.normal(size=(24, 2)) + [2, -1], names[truth])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert main(["solve", "cost.npy", "--report", "toy"]) == 0
+        assert main(["solve", "x.npy", "z.npy", "--reach", "0.3", "--epsilon", "0.01", "--report", "moons"]) == 0
+        assert main(["adapt", "source.csv", "target.csv", "--report", "adapted"]) == 0
+    return folder
+
+
+@pytest.fixture
+def here(made, tmp_path, monkeypatch):
+    """A copy of all that, to work in."""
+    shutil.copytree(made, tmp_path / "here")
+    monkeypatch.chdir(tmp_path / "here")
+    return tmp_path / "here"
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pictures take longest, and are the same everywhere."""
+    monkeypatch.setattr("adaptive_ot.cli.solved.drawn", lambda _: Drawn(png(), png()))
+
+
+def png():
+    file = BytesIO()
+    Image.new("RGB", (2, 2)).save(file, "PNG")
+    return file.getvalue()
+
+
+def write_csv(path, x, labels, columns="size,weight"):
+    rows = ((*map(repr, map(float, row)), label) for row, label in zip(x, labels, strict=True))
+    path.write_text(f"{columns},label\n" + "".join(",".join(row) + "\n" for row in rows))
+
+
+def refused(capfd, *arguments):
+    """One line and nothing else, exit code 2."""
+    assert main([*map(str, arguments)]) == 2
+    captured = capfd.readouterr()
+    assert captured.err.startswith("adaptive-ot: ")
+    assert captured.err.count("\n") == 1
+    return captured.err
+
+
+# What they hold
+
+
+def test_a_solve(made):
+    summary = json.loads((made / "toy" / "summary.json").read_text())
+    assert {path.name for path in (made / "toy").iterdir()} == PICTURES | {"summary.json", "match.npz", "report.html"}
+    assert (summary["kind"], summary["status"], summary["configuration"]["cost"]) == ("solve", "optimal", "cost.npy")
+    page, solution = read_page(made / "toy" / "report.html"), aot.solve(TOY_COST)
+    assert page.title.startswith("Adaptive transport: 6 sources to 5 targets")
+    for text in (
+        "status optimal: the gap is certified to be within tolerance",
+        "value -0.733333333333",
+        f"certified gap {summary['gap']:.3g}:",
+        f"violation {solution.violation:.3g}:",
+        "mass 0.733333333333 of at most 1 (73.3%)",
+        "left alone 1 source and 1 target",
+        f"numpy {np.__version__}",
+        "cost cost.npy",
+    ):
+        assert text in page.text
+    rows, columns, mass = solution.support
+    pairs = page.data["pairs"]
+    found = dict(zip(zip(pairs["source"], pairs["target"], strict=True), pairs["mass"], strict=True))
+    assert found == pytest.approx(
+        dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), mass, strict=True)), rel=1e-5
+    )
+    assert page.data["source"]["names"] == ["x1", "x2", "x3", "x4", "x5", "x6"]
+
+
+def test_a_solve_of_points_with_entropy(made):
+    """Coordinates are shown, and how the solver came to its answer."""
+    record, x, z = read_record(made / "moons"), np.load(made / "x.npy"), np.load(made / "z.npy")
+    assert set(record.pictures) == {"transport", "plan", "convergence"}
+    assert record.match is not None
+    solution = aot.solve(aot.DistanceCost(x, z, 0.3), solver=aot.Entropic(0.01))
+    np.testing.assert_array_equal(record.match.source.values, x)
+    np.testing.assert_array_equal(record.match.target.values, z)
+    plan = np.zeros((60, 60))
+    plan[record.match.rows, record.match.columns] = record.match.mass
+    np.testing.assert_allclose(plan, solution.plan.toarray(), rtol=1e-9, atol=1e-15)
+    text = read_page(made / "moons" / "report.html").text
+    assert f"value {record.summary.number('value'):.12g}" in text
+    assert f"with entropy {record.summary.number('regularised_value'):.12g}" in text
+    assert "Convergence" in text
+
+
+def test_an_adaptation(made):
+    summary = json.loads((made / "adapted" / "summary.json").read_text())
+    page = read_page(made / "adapted" / "report.html")
+    assert f"accuracy {summary['accuracy']:.1%} of the target's labels, which were not used" in page.text
+    assert f"mass {summary['mass']:.6g} of 1" in page.text
+    assert f"certified gap {summary['gap']:.3g}" in page.text
+    assert (page.data["source"]["columns"], page.data["target"]["columns"]) == (["size", "weight"],) * 2
+    assert page.data["classes"] == ["ant", "bee", "cat"]
+    predicted = [line.split(",")[1] for line in (made / "adapted" / "predictions.csv").read_text().splitlines()[1:]]
+    assert [page.data["classes"][k] for k in page.data["target"]["predicted"]] == predicted
+    assert page.data["mass"] == pytest.approx(summary["mass"], rel=1e-5)
+
+
+def test_pages_are_made_anew_from_the_record_alone(here, capsys):
+    for name in ("toy", "moons", "adapted"):
+        before = (here / name / "report.html").read_bytes()
+        for given in ("cost.npy", "x.npy", "source.csv"):
+            (here / given).unlink(missing_ok=True)
+        assert main(["report", name, "-o", "other.html"]) == 0
+        assert capsys.readouterr().out == "  report      other.html\n"
+        assert (here / "other.html").read_bytes() == before
+    (here / "toy" / "report.html").unlink()
+    assert main(["report", "toy"]) == 0
+    read_page("toy/report.html")
+
+
+def test_json_and_files(here, undrawn, capsys):
+    """Programs are told all files, people where the page is; what is printed is a part of what is kept."""
+    assert main(["solve", "cost.npy", "--json", "--report", "new/deep"]) == 0
+    captured = capsys.readouterr()
+    shown = json.loads(captured.out)
+    assert shown["report"][-1] == "new/deep/report.html"
+    assert {Path(path).name for path in shown["report"]} == {path.name for path in Path("new/deep").iterdir()}
+    kept = json.loads(Path("new/deep/summary.json").read_text())
+    assert {name: kept[name] for name in shown} == shown
+    assert main(["solve", "cost.npy", "--report", "new/deep"]) == 0
+    assert "report      new/deep/report.html, with 6 files beside it" in capsys.readouterr().out
+
+
+def test_a_solve_in_which_nothing_moves(here, undrawn, capsys):
+    np.save("poor.npy", np.abs(TOY_COST))
+    assert main(["solve", "poor.npy", "--report", "poor"]) == 0
+    page = read_page("poor/report.html")
+    assert "Nothing moves: no pair pays." in page.text
+    assert page.data["mass"] == 0
+
+
+def test_a_solve_that_did_not_converge(here, undrawn, capsys):
+    assert main(["solve", "cost.npy", "--max-pivots", "2", "--report", "early"]) == 3
+    capsys.readouterr()
+    page = read_page("early/report.html")
+    assert "The solver did not reach its tolerance: stopped at the pivot limit" in page.text
+
+
+def test_too_many_samples_to_look_at(here, undrawn, monkeypatch, capsys):
+    monkeypatch.setattr("adaptive_ot.cli.solved.MOST_SAMPLES", 5)
+    assert main(["solve", "cost.npy", "--report", "many"]) == 0
+    assert not Path("many/match.npz").exists()
+    page = read_page("many/report.html")
+    assert page.data is None
+    assert "There are too many samples to look at them one by one" in page.text
+
+
+def test_very_many_pairs_are_told(here, undrawn, monkeypatch, capsys):
+    monkeypatch.setattr("adaptive_ot.report.solutions.MOST_PAIRS", 3)
+    assert main(["solve", "cost.npy", "--report", "many"]) == 0
+    heaviest = np.sort(aot.solve(TOY_COST).support[2])[-3:].sum()
+    share = heaviest / (11 / 15)
+    assert f"The 3 heaviest pairs are kept: they carry {share:.1%} of the mass." in read_page("many/report.html").text
+
+
+def test_an_older_report_is_replaced_and_strangers_stay(here, undrawn, capsys):
+    Path("moons/notes.txt").write_text("mine")
+    assert main(["solve", "cost.npy", "--report", "moons"]) == 0
+    assert {path.name for path in Path("moons").iterdir()} == (
+        PICTURES | {"summary.json", "match.npz", "report.html", "notes.txt"}
+    )
+    assert "6 sources to 5 targets" in read_page("moons/report.html").title
+
+
+def test_progress_on_a_terminal(here):
+    code, output, seen = on_a_terminal(["report", "toy"])
+    assert (code, "report      toy/report.html" in output) == (0, True)
+    assert "writing toy/report.html" in seen
+
+
+# Hostile names
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """The same adaptation twice: with harmless and with hostile names of classes and columns."""
+    folder = tmp_path_factory.mktemp("hostile")
+    rng = np.random.default_rng(1)
+    y = np.arange(36) % 6
+    x = 9 * rng.normal(size=(6, 2))[y] + rng.normal(size=(36, 2))
+    for kind, names in (("tame", [f"class {k}" for k in range(6)]), ("wild", HOSTILE)):
+        np.savez(folder / f"{kind}_source.npz", x=x, y=np.array(names)[y])
+        np.savez(folder / f"{kind}_target.npz", x=x + 1, y=np.array(names)[y])
+        files = [str(folder / f"{kind}_{side}.npz") for side in ("source", "target")]
+        assert main(["adapt", *files, "--report", str(folder / kind)]) == 0
+    return folder
+
+
+def test_hostile_classes_are_only_text(hostile):
+    tame, wild = (read_page(hostile / kind / "report.html") for kind in ("tame", "wild"))
+    assert sorted(wild.tags) == sorted(tame.tags)
+    assert sorted(wild.attributes) == sorted(tame.attributes)
+    assert set(wild.data["classes"]) == {*HOSTILE}
+    assert "<script>alert(1)</script>" in wild.text
+
+
+def test_the_match_of_hostile_names_comes_back(hostile):
+    match = read_match(hostile / "wild" / "match.npz")
+    assert match.source.labels == [HOSTILE[k % 6] for k in range(36)]
+    arrays = np.load(hostile / "wild" / "match.npz", allow_pickle=False)
+    assert {arrays[name].dtype.kind for name in arrays.files} <= set("Ufiu")
+
+
+# What is no report, or a broken one
+
+
+def test_what_is_no_report(here, capfd):
+    Path("empty").mkdir()
+    Path("other").mkdir()
+    for name in "abcd":
+        Path("other", name).touch()
+    assert "path 'nowhere' must exist; got no such directory" in refused(capfd, "report", "nowhere")
+    assert "path 'cost.npy' must be a directory; got a file" in refused(capfd, "report", "cost.npy")
+    assert "got an empty directory" in refused(capfd, "report", "empty")
+    message = refused(capfd, "report", "other")
+    assert "must hold a training run, a benchmark, or what 'adaptive-ot solve' or 'adapt' wrote" in message
+    assert "got one with a, b, c and 1 more" in message
+    assert [path.name for path in Path("empty").iterdir()] == []
+
+
+BROKEN = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b"[" * 100_000,
+    b'{"a":' * 900 + b"1" + b"}" * 900,
+    b"{}",
+    b'{"kind": "solve"}',
+    b'{"kind": ["solve"], "report": []}',
+    b'{"kind": "solve", "report": [1]}',
+    b'{"kind": "solve", "report": []}',
+    b'{"kind": "adaptation", "report": []}',
+]
+
+
+@pytest.mark.parametrize("content", BROKEN, ids=lambda content: content[:30].decode("latin1"))
+def test_a_summary_that_was_broken(here, capfd, content):
+    page = Path("toy/report.html").read_bytes()
+    Path("toy/summary.json").write_bytes(content)
+    assert "summary.json" in refused(capfd, "report", "toy")
+    assert Path("toy/report.html").read_bytes() == page
+
+
+@pytest.mark.parametrize("value", [None, "much", [1], {"a": 1}, True, 10**400], ids=lambda value: str(value)[:9])
+@pytest.mark.parametrize(("name", "page_of"), [("toy", solved.page_of), ("adapted", adapted.page_of)])
+def test_fields_of_the_wrong_kind(here, name, page_of, value):
+    """Each is refused by name, or can be shown."""
+    path = Path(name, "summary.json")
+    original = json.loads(path.read_text())
+    refused = {}
+    for field in original:
+        path.write_text(json.dumps(original | {field: value}))
+        try:
+            page_of(read_record(Path(name)))
+        except aot.InvalidInput as error:
+            refused[field] = str(error)
+    assert all(f"'{field}'" in message or "summary.json" in message for field, message in refused.items())
+    expected = {"kind", "model", "mass", "sources", "configuration", "report"}
+    possible = {"model"} if isinstance(value, str) else {"configuration"} if isinstance(value, dict) else set()
+    assert expected - possible <= set(refused)
+
+
+@pytest.mark.parametrize("name", ["match.npz", "plan.png", "transport_dark.png"])
+def test_a_file_that_is_missing(here, capfd, name):
+    Path("toy", name).unlink()
+    assert f"report 'toy' must hold its {name}; got no such file" in refused(capfd, "report", "toy")
+
+
+def test_pictures_that_are_none(here, capfd):
+    Path("toy/plan.png").write_bytes(b"<svg onload=alert(1)>")
+    assert "must be a PNG or JPEG" in refused(capfd, "report", "toy")
+
+
+def damaged():
+    """Ways to change the arrays of a match so that they no longer fit together."""
+    return {
+        "rows out of range": {"rows": np.array([0, 1, 2, 3, 4, 5, 6])},
+        "negative rows": {"rows": np.array([0, 1, 2, 3, 4, 5, -1])},
+        "fewer rows": {"rows": np.array([0])},
+        "rows of numbers": {"rows": np.linspace(0, 1, 7)},
+        "negative mass": {"mass": -np.ones(7)},
+        "mass of words": {"mass": np.array(["a"] * 7)},
+        "infinite mass": {"mass": np.full(7, np.inf)},
+        "fewer names": {"source_names": np.array(["a"])},
+        "names of numbers": {"source_names": np.arange(6)},
+        "names in two dimensions": {"source_names": np.array([["a"] * 6])},
+        "labels of another length": {"target_labels": np.array(["a"])},
+        "images that are none": {"source_images": np.zeros(6, np.uint8), "source_image_ends": np.arange(1, 7)},
+        "images without ends": {"source_images": np.zeros(6, np.uint8)},
+        "values in one dimension": {"source_values": np.zeros(6)},
+    }
+
+
+@pytest.mark.parametrize("way", damaged())
+def test_a_match_that_was_tampered_with(here, capfd, way):
+    arrays = dict(np.load("toy/match.npz"))
+    np.savez("toy/match.npz", **(arrays | damaged()[way]))
+    assert "match" in refused(capfd, "report", "toy")
+
+
+def test_a_match_that_is_torn_or_a_pickle(here, capfd):
+    whole = Path("toy/match.npz").read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"PK" + whole[2:-40], whole[:200] + bytes(64) + whole[264:]):
+        Path("toy/match.npz").write_bytes(content)
+        assert "'toy/match.npz' must hold a match" in refused(capfd, "report", "toy")
+    np.savez("toy/match.npz", rows=np.array([object()], object))
+    assert "'toy/match.npz' must hold a match; got Object arrays" in refused(capfd, "report", "toy")
+
+
+# Places that will not do
+
+
+def test_directories_that_hold_something_else(here, monkeypatch, capfd):
+    """Refused before the work starts."""
+    monkeypatch.setattr(solving, "solve", None)
+    monkeypatch.setattr(JointTransportClassifier, "fit", None)
+    Path("mine").mkdir()
+    Path("mine/photo.jpg").touch()
+    for command in (["solve", "cost.npy"], ["adapt", "source.csv", "target.csv"]):
+        message = refused(capfd, *command, "--report", "mine")
+        assert "--report 'mine' must be new, empty, or hold an older report; got one with photo.jpg" in message
+        assert "must be a directory" in refused(capfd, *command, "--report", "cost.npy")
+    Path("mine/summary.json").write_text('{"kind": "another program\'s"}')
+    assert "must be new, empty, or hold an older report" in refused(capfd, "solve", "cost.npy", "--report", "mine")
+    Path("box").mkdir()
+    shutil.copy("cost.npy", "box/match.npz")
+    assert "must not be one of the inputs" in refused(capfd, "solve", "box/match.npz", "--report", "box")
+
+
+def test_what_a_killed_process_left_is_no_hindrance(here, undrawn, capsys):
+    Path("left").mkdir()
+    for name in ("match.npz", "plan.png", ".plan.png.1234.tmp"):
+        Path("left", name).write_bytes(b"half")
+    assert main(["solve", "cost.npy", "--report", "left"]) == 0
+    assert read_record(Path("left")).kind == "solve"
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("page.txt", "--output 'page.txt' must end in .html; got '.txt'"),
+        ("page", "must end in .html; got no suffix"),
+        ("nowhere/page.html", "must lie in a directory that exists; got 'nowhere'"),
+        ("folder.html", "must be a file; got a directory"),
+        ("cost.npy/page.html", "must lie in a directory that exists"),
+    ],
+)
+def test_outputs_that_will_not_do(here, capfd, output, message):
+    Path("folder.html").mkdir()
+    assert message in refused(capfd, "report", "toy", "-o", output)
+
+
+def test_options_of_training_runs(here, capfd):
+    assert "--root goes with a training run; got 'toy', which is none" in refused(capfd, "report", "toy", "--root", ".")
+    assert "--samples must be a whole number from 1" in refused(capfd, "report", "toy", "--samples", "0")
+
+
+def test_a_disk_that_is_full_leaves_the_old_page(here, monkeypatch, capfd):
+    before = {path: path.read_bytes() for path in here.rglob("*") if path.is_file()}
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    assert "'toy/report.html' must be a place to write to; got No space left" in refused(capfd, "report", "toy")
+    assert {path: path.read_bytes() for path in here.rglob("*") if path.is_file()} == before
+
+
+def test_an_interrupt_leaves_the_old_page(here, monkeypatch):
+    before = {path: path.read_bytes() for path in Path("toy").iterdir()}
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os.replace", interrupt)
+    assert main(["report", "toy"]) == 130
+    assert {path: path.read_bytes() for path in Path("toy").iterdir()} == before
+
+
+# In Python
+
+
+def test_in_python(here):
+    steps = []
+    assert write_report("toy", "page.html", progress=steps.append) == Path("page.html")
+    assert steps == ["reading toy", "writing page.html"]
+    with pytest.raises(aot.InvalidInput, match=r"^output 'page\.pdf' must end in \.html"):
+        write_report("toy", "page.pdf")
+
+
+def test_every_name_of_a_record_is_known():
+    assert len(set(FILES)) == len(FILES)
+    assert FILES[-1] == "summary.json"
+
+
+def test_pictures_are_those_of_the_plot_module(here, monkeypatch, capsys):
+    """In both themes, from the solution itself."""
+    drawn = []
+
+    def draw(solution, *labels):
+        drawn.append((solution.mass, colours().background))
+        return plan(solution, *labels)
+
+    plan = plot.plan
+    monkeypatch.setattr("adaptive_ot.plot.plan", draw)
+    assert main(["solve", "cost.npy", "--report", "new"]) == 0
+    assert drawn == [(pytest.approx(11 / 15), "white"), (pytest.approx(11 / 15), "#16191D")]
