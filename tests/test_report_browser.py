@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from adaptive_ot.report.contents import Explorer, Match, Page, Table
+from adaptive_ot.report.html.page import render
 from adaptive_ot.report.images import data_uri
-from adaptive_ot.report.page import render
 from pages import HOSTILE, digits_match, digits_page, page_of, pairs, png, samples
 
 webdriver = pytest.importorskip("selenium.webdriver")

@@ -123,7 +123,7 @@ def _page(path: Path, kind: str) -> Page:
 
 
 def _write(place: Path, page: Page) -> None:
-    from adaptive_ot.report.page import render
+    from adaptive_ot.report.html.page import render
 
     content = render(page).encode("utf-8", "replace")
     write_atomically("output", place, lambda file: file.write(content))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.report import words
-from adaptive_ot.report.cells import written
 from adaptive_ot.report.contents import Explorer, Facts, Note, Page, Picture, Table
-from adaptive_ot.report.explorer import explore
+from adaptive_ot.report.html import words
+from adaptive_ot.report.html.cells import written
+from adaptive_ot.report.html.explorer import explore
 from adaptive_ot.report.images import data_uri
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def _environment() -> Environment:
     except ImportError:
         raise MissingDependency("jinja2", "report") from None
     return Environment(
-        loader=PackageLoader("adaptive_ot.report"),
+        loader=PackageLoader("adaptive_ot.report.html"),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_printable,

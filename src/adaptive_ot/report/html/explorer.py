@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_ot.report.contents import Match, Samples
-from adaptive_ot.report.groups import Axis, Classes, axes, number_classes
+from adaptive_ot.report.html.groups import Axis, Classes, axes, number_classes
 from adaptive_ot.report.images import within_budget
 from adaptive_ot.report.matches import check_match
 from adaptive_ot.solution import marginal

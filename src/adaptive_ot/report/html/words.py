@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from adaptive_ot.report.contents import Match
-from adaptive_ot.report.explorer import ROUNDING
+from adaptive_ot.report.html.explorer import ROUNDING
 
 MOST_NAMES = 12
 

@@ -1,0 +1,1 @@
+"""How the contents of a page become HTML."""
