@@ -217,6 +217,26 @@ def test_a_record_that_was_tampered_with(copied, place, value):
     both_or_first(copied)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["down", "across", "falling", "rising"]},
+        {"classes": ["across", "down", "falling", "RISING"]},
+        {"target": "0" * 16},
+        {"source": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_data_that_are_not_those_of_the_network(copied, change):
+    """Names in another order would be given to the wrong images without a word."""
+    record = json.loads((copied / "run.json").read_text())
+    record["data"] |= change
+    (copied / "run.json").write_text(json.dumps(record))
+    complaint = both(copied)
+    assert "must belong to this run; got one of other settings or data at step 25. Restore run.json" in complaint
+
+
 def both_or_first(run):
     for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu")):
         with pytest.raises(InvalidInput):

@@ -161,6 +161,19 @@ def test_another_run_is_refused_by_name(config, change, message):
     assert contents(config.output) == before
 
 
+@pytest.mark.parametrize("writes", [True, False])
+def test_checkpoints_of_other_data(config, writes):
+    """Copied into the directory, or left beside a run.json that was changed together with the data."""
+    with open_run(config, DATA) as run:
+        run.save(checkpoint(1))
+    record = json.loads((config.output / RUN).read_text())
+    other = record["data"] | {"target": "other"}
+    (config.output / RUN).write_text(json.dumps(record | {"data": other}))
+    message = "must belong to this run; got one of other settings or data at step 1"
+    with pytest.raises(aot.InvalidInput, match=message), open_run(config, other, writes=writes):
+        pass
+
+
 def test_before_the_first_step_a_command_can_be_corrected(config):
     with open_run(config, DATA):
         pass

@@ -60,8 +60,9 @@ class RunDirectory:
     def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
         self.path, self._name = config.output, f"output '{config.output}'"
         data = json.loads(json.dumps(data))
-        self._begin({"config": config.record(), "data": data, "environments": [environment()]})
-        self._resume(config, writes=True)
+        record = {"config": config.record(), "data": data, "environments": [environment()]}
+        self._begin(record)
+        self._resume(record, writes=True)
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines of the metrics so far."""
@@ -77,7 +78,7 @@ class RunDirectory:
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and the lines before it."""
         self._metrics.settle()
-        save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._decisive)
+        save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._identity)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write what came of it."""
@@ -119,11 +120,11 @@ class RunDirectory:
             or (self.path / RESULT).exists()
         )
 
-    def _resume(self, config: Config, *, writes: bool) -> None:
+    def _resume(self, record: Mapping[str, Any], *, writes: bool) -> None:
         """Look where it goes on."""
-        self._decisive = decisive(config)
+        self._identity = _identity(record)
         self.result = _result(self.path)
-        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._decisive)
+        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._identity)
         step = math.inf if self.result else self.checkpoint.step if self.checkpoint else 0
         self._metrics = Metrics(self.path / METRICS, before=step, writes=writes)
 
@@ -135,9 +136,9 @@ class RunDirectory:
 class Onlooker(RunDirectory):
     """A run that another process writes, seen by one that shares its work: the same, but nothing is written."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
         self.path, self._name = config.output, f"output '{config.output}'"
-        self._resume(config, writes=False)
+        self._resume({"config": config.record(), "data": data}, writes=False)
 
     def save(self, checkpoint: Checkpoint) -> None: ...
     def finish(self, result: Mapping[str, Any]) -> None: ...
@@ -157,7 +158,7 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
         Of several processes that share a run, one.
     """
     if not writes:
-        yield Onlooker(config)
+        yield Onlooker(config, data)
         return
     make_directory("output", config.output)
     with alone_in(config.output):
@@ -172,12 +173,12 @@ def read_run(path: Path) -> Run:
     """A run as it lies in its directory, without changing anything."""
     record = _read_run(path)
     config = _config(path, record["config"])
-    checkpoint = load_checkpoint(path / CHECKPOINTS, decisive(config))
+    checkpoint = load_checkpoint(path / CHECKPOINTS, _identity(record))
     return Run(config, record["data"], checkpoint, _result(path))
 
 
 def decisive(config: Config) -> dict[str, Any]:
-    """What the result depends on."""
+    """What the result depends on, beside the data."""
     return {name: value for name, value in config.record().items() if name not in FREE}
 
 
