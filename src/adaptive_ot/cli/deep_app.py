@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from adaptive_ot.cli.options import Whole
+
 
 def train(
     *,
@@ -21,9 +23,9 @@ def train(
     config: Path | None = None,
     network: str | None = None,
     weights: str | None = None,
-    iterations: int | None = None,
-    batch: int | None = None,
-    seed: int | None = None,
+    iterations: Whole | None = None,
+    batch: Whole | None = None,
+    seed: Whole | None = None,
     device: str | None = None,
     precision: Literal["auto", "float32", "tf32", "bf16"] | None = None,
     crop_kind: Literal["resized", "random", "none"] | None = None,
@@ -31,9 +33,9 @@ def train(
     target_class: Annotated[list[str] | None, Parameter(negative=())] = None,
     on_bad_image: Literal["error", "skip"] | None = None,
     storage: Literal["auto", "device", "stream"] | None = None,
-    workers: int | None = None,
-    evaluate_every: int | None = None,
-    checkpoint_every: int | None = None,
+    workers: Whole | None = None,
+    evaluate_every: Whole | None = None,
+    checkpoint_every: Whole | None = None,
 ) -> int:
     """Train a network on labelled images of one domain and unlabelled ones of another.
 
