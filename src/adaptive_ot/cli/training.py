@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,11 +14,12 @@ from rich.text import Text
 
 from adaptive_ot import InvalidInput, deep
 from adaptive_ot.cli import show
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar, training_bar
 from adaptive_ot.deep.distributed import process_group, rank
 
-# Fields of a config that have another name, or none, on the command line.
-OPTIONS = {"settings": "--set", "target_classes": "--target-class", "config": "--config"}
+# Fields of a config that have another name on the command line.
+OTHERWISE = {"settings": "--set", "target_classes": "--target-class"}
 
 
 class Request(NamedTuple):
@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
 def train(request: Request) -> int:
     """Configure, train, and say what came of it; the first of several processes speaks."""
-    with named(*request._fields, *request.fields), process_group():
+    with named(*request._fields, *request.fields, **OTHERWISE), process_group():
         config = deep.configure(
             dataset=request.dataset,
             root=request.root,
@@ -77,18 +77,6 @@ def evaluate(
     show.title(console, f"{run} on its target")
     _show(console, result)
     return 0
-
-
-@contextmanager
-def named(*options: str) -> Iterator[None]:
-    """Let complaints name options as the user typed them."""
-    try:
-        yield
-    except InvalidInput as error:
-        word, *rest = error.argument.split(" ", 1)
-        known = word in options or word in OPTIONS
-        name = " ".join([OPTIONS.get(word, f"--{word.replace('_', '-')}"), *rest]) if known else error.argument
-        raise InvalidInput(name, error.rule, error.given, error.remedy) from None
 
 
 def _settings(given: Sequence[str]) -> dict[str, Any]:
