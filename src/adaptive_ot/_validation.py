@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LARGEST = 1e100
 SMALLEST = 1 / LARGEST
 LARGEST_SCORE = 1e50
+LARGEST_INTEGER = 2**63 - 1
 
 # Below this a squared distance has too few digits to divide by.
 SMALLEST_SQUARE = 1e-290
@@ -28,26 +29,27 @@ SMALLEST_SQUARE = 1e-290
 REAL = "biuf"
 
 
-def number(name: str, value: Any, *, minimum: float = -LARGEST) -> float:
-    """A real number between `minimum` and what float64 can square."""
+def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float = LARGEST) -> float:
+    """A real number from `minimum` to `maximum`, or what float64 can square."""
     try:
         result = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         result = math.nan
-    if not minimum <= result <= LARGEST:
-        rule = f"must be a number from {minimum:g} to {LARGEST:g}"
+    if not minimum <= result <= maximum:
+        rule = f"must be a number from {minimum:g} to {maximum:g}"
         raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
 
 
-def whole_number(name: str, value: Any, *, minimum: int) -> int:
-    """An integer of at least `minimum` that fits into 64 bits."""
+def whole_number(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
+    """An integer from `minimum` to `maximum`, or what fits into 64 bits."""
     try:
         result = operator.index(value)
     except TypeError:
         result = minimum - 1
-    if not minimum <= result < 2**63:
-        raise InvalidInput(name, f"must be a whole number from {minimum}", describe(value), f"Choose another {name}.")
+    if not minimum <= result <= maximum:
+        rule = f"must be a whole number from {minimum}{'' if maximum == LARGEST_INTEGER else f' to {maximum}'}"
+        raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
 
 
