@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from adaptive_ot._validation import LARGEST, LARGEST_INTEGER, SMALLEST, choice, describe, number, whole_number
 from adaptive_ot.errors import InvalidInput
+
+T = TypeVar("T")
 
 
 class Range(NamedTuple):
@@ -50,6 +52,20 @@ def refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: str
         if name not in known:
             rule = f"must be a known {what}"
             raise InvalidInput(f"'{name}'", rule, "an unknown name", f"Known are: {', '.join(known) or 'none'}.")
+
+
+def restored(dataclass: type[T], record: Mapping[str, Any], run: Path, file: str) -> T:
+    """What a file in the directory of a run holds: all fields of a dataclass, each checked."""
+    kinds, name = kinds_of(dataclass), f"run '{run}'"
+    different = sorted(kinds.keys() ^ record.keys())
+    if different:
+        rule, remedy = f"must hold a {file} of this version", "Train it again, or use the version that wrote it."
+        raise InvalidInput(name, rule, f"another, which differs in {', '.join(different[:3])}", remedy)
+    try:
+        return dataclass(**{field: checked(field, value, kinds[field]) for field, value in record.items()})
+    except InvalidInput as error:
+        rule, given = f"must hold a {file} that makes sense", f"{error.given} for {error.argument}"
+        raise InvalidInput(name, rule, given, "Restore it, or train it again.") from None
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:

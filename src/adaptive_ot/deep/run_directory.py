@@ -16,13 +16,14 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from adaptive_ot._environment import environment
 from adaptive_ot._files import alone_in, make_directory, trouble, write_atomically
 from adaptive_ot._records import differences
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.fields import restored
 from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.errors import InvalidInput
 
@@ -172,7 +173,7 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
 def read_run(path: Path) -> Run:
     """A run as it lies in its directory, without changing anything."""
     record = _read_run(path)
-    config = _config(path, record["config"])
+    config = restored(Config, record["config"], path, RUN)
     checkpoint = load_checkpoint(path / CHECKPOINTS, _identity(record))
     return Run(config, record["data"], checkpoint, _result(path))
 
@@ -195,23 +196,18 @@ def _read_run(path: Path) -> dict[str, Any]:
     return record
 
 
-def _config(path: Path, record: dict[str, Any]) -> Config:
-    try:
-        kinds = {"root": Path, "output": Path, "target_classes": tuple}
-        values: dict[str, Any] = record | {name: kind(record[name]) for name, kind in kinds.items()}
-        return Config(**values)
-    except (TypeError, KeyError) as error:
-        rule, remedy = f"must hold a {RUN} of this version", "Train it again, or use the version that wrote it."
-        raise InvalidInput(f"run '{path}'", rule, error, remedy) from None
-
-
 def _read_object(path: Path) -> dict[str, Any]:
     name = f"run '{path.parent}'"
     with trouble(name, f"must hold a {path.name} that can be read"):
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_refuse)
     if not isinstance(found, dict):
         raise InvalidInput(name, f"must hold a {path.name} that can be read", "something else", "Check the path.")
     return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    """Python reads more than JSON knows."""
+    raise ValueError(f"the number {constant}")
 
 
 def _result(path: Path) -> dict[str, Any] | None:
