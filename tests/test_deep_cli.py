@@ -341,6 +341,11 @@ def test_evaluate(trained, monkeypatch, capsys):
         assert found[name] == result[name]
     assert main(["evaluate", "run", "--test-crops", "ten", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 12
+    assert main(["evaluate", "run", "--test-crops", "ten"]) == 0
+    shown = words(capsys.readouterr().out)
+    assert "accuracy" in shown
+    assert "mean class" in shown
+    assert "best" not in shown  # which was found with other crops
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 

@@ -22,14 +22,14 @@ class Accuracy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came of a training run, or of another look at one.
+    """What came of a training run; after another look at its target, with the accuracies of that.
 
     Attributes
     ----------
     accuracy, mean_class_accuracy, per_class
         On the target, of the network after the last step: the headline.
     best_accuracy, best_step
-        The highest accuracy of all evaluations. An oracle: it is chosen by the labels of the target.
+        The highest accuracy of all evaluations of the training. An oracle: it is chosen by the labels of the target.
     transported_mass
         Mean over the last tenth of the run; None for methods without a plan.
     plan_purity
