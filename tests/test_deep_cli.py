@@ -1,8 +1,10 @@
 """``adaptive-ot train``, ``evaluate`` and ``predict``: what a user types, sees, and gets wrong."""
 
 import csv
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,11 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 import adaptive_ot as aot
 from adaptive_ot import deep
-from adaptive_ot.cli import main, predicting, show, training
-from adaptive_ot.cli.progress import training_bar
+from adaptive_ot.benchmark import engine
+from adaptive_ot.benchmark.plan import Cell
+from adaptive_ot.cli import main, predicting, progress, show, training
+from adaptive_ot.cli.progress import cells_bar, training_bar
+from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
 from interruption import PATIENCE, hear_ctrl_c
 
@@ -311,9 +317,49 @@ def test_a_stopped_run_goes_on(here):
 
 def test_the_bar_says_where_a_training_is():
     losses = {"cross_entropy": 0.51234, "transport": -0.25, "mass": 0.625}
-    assert show.training(deep.Progress(10, 100, losses)) == "cross entropy 0.512, transport -0.25, mass 0.625"
-    assert show.training(deep.Progress(10, 100, losses, 0.5)).endswith("mass 0.625, target 50.0%")
+    assert show.training(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
+    assert show.training(deep.Progress(10, 100, losses, 0.5)).startswith("target 50.0%, mass 0.625, cross entropy")
     assert show.training(deep.Progress(0, 100, {})) == ""
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a terminal of 80 columns shows, line by line."""
+    screen = io.StringIO()
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=screen, width=80, force_terminal=True))
+    return lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_bar_fits_a_terminal_of_80_columns(here, terminal, method):
+    """With every number of every method, none of them cut."""
+    seen = []
+    place: dict[str, Any] = {"dataset": "digits", "root": "small.npz", "source": "a", "target": "b", "output": "run"}
+    small: dict[str, Any] = {"resize": 12, "crop": 12, "batch": 6, "iterations": 1}
+    deep.train(deep.configure(**place, **small, method=method, device="cpu"), progress=seen.append)
+    names = [name.replace("plan_", "").replace("_", " ") for name in seen[-1].losses]
+    assert "cross entropy" in names
+    assert ("mass" in names) == (method in ("aot", "deepjdot", "jumbot", "mpot"))
+    with training_bar() as report:
+        assert report
+        report(deep.Progress(19990, 20000, dict.fromkeys(seen[-1].losses, -0.000123456), 0.98765))
+    shown = terminal()
+    assert max(map(len, shown)) <= 80
+    text = " ".join(" ".join(shown).split())
+    for part in ("19990/20000 time left", "target 98.8%", *(f"{name} -0.000123" for name in names)):
+        assert part in text
+    assert "…" not in text
+
+
+def test_the_bar_of_a_benchmark_fits_too(terminal):
+    cell = Cell("office-home", "Real World -> Clipart", "all mass, the cost of the AOT paper, and equal rooms", 12)
+    with cells_bar() as report:
+        assert report
+        report(engine.Progress(1999, 12000, cell))
+    assert max(map(len, terminal())) <= 80
+    text = " ".join(" ".join(terminal()).split())
+    assert "1999/12000 time left" in text
+    assert str(cell) in text
 
 
 def test_notes_are_for_everybody(capsys):
