@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import operator
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -260,6 +262,19 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> None:
     if not (isinstance(value, str) and value in options):
         allowed = ", ".join(f'"{option}"' for option in options)
         raise InvalidInput(name, f"must be one of {allowed}", describe(value), f"Choose one of {allowed}.")
+
+
+def nearest(given: Any, known: Iterable[str]) -> str:
+    """The name that a wrong one may have been meant for, to begin a remedy with; nothing, if none is near.
+
+    Examples
+    --------
+    >>> nearest("Passed", ["batch", "passes"]), nearest("colour", ["batch", "passes"])
+    ("Did you mean 'passes'? ", '')
+    """
+    names = {each.casefold(): each for each in known}
+    near = get_close_matches(str(given).casefold(), names, 1)
+    return f"Did you mean '{names[near[0]]}'? " if near else ""
 
 
 def function(name: str, value: Any) -> None:
