@@ -12,7 +12,7 @@ from typing import Any
 from adaptive_ot._files import trouble, write_atomically
 from adaptive_ot._records import flat
 from adaptive_ot.deep.fields import Natural, checked
-from adaptive_ot.errors import InvalidInput
+from adaptive_ot.deep.methods.method import diverged
 
 # Everything else in a line is a number.
 KINDS = {"step": Natural, "per_class": dict[str, float]}
@@ -48,8 +48,7 @@ class Metrics:
         try:
             text = _text(line)
         except ValueError:
-            given, remedy = f"{_not_finite(line)} at step {line['step']}", "Lower the learning rate."
-            raise InvalidInput("metrics", "must stay finite", given, remedy) from None
+            raise diverged("metrics", f"{_not_finite(line)} at step {line['step']}") from None
         if self._file:
             with trouble(self._name, "must have room for the metrics"):
                 if self._file.write(text) != len(text):
