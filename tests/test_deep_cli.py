@@ -1,6 +1,7 @@
 """``adaptive-ot train``, ``evaluate`` and ``predict``: what a user types, sees, and gets wrong."""
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -10,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import pytest
@@ -21,7 +22,7 @@ import adaptive_ot as aot
 from adaptive_ot import deep
 from adaptive_ot.benchmark import engine
 from adaptive_ot.benchmark.plan import Cell
-from adaptive_ot.cli import main, predicting, progress, show, training
+from adaptive_ot.cli import deep_app, main, predicting, progress, show, training
 from adaptive_ot.cli.progress import cells_bar, training_bar
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
@@ -219,7 +220,20 @@ REFUSED = [
     ("--network resnet51", "--network must be"),
     ("--weights missing.safetensors", "--weights"),
     ("--colour red", "--colour"),
+    ("--itertions 3", "Unknown option: --itertions. Did you mean --iterations?"),
+    ("--set bta=1", "Did you mean 'beta'? Known are: cost,"),
+    ("--network resnet51", "Did you mean 'resnet50'?"),
+    ("--passes two", "--passes is not an option: write passes = ... into a file for --config. Try"),
+    ("--learning-rate=0.1", "--learning-rate is not an option: write learning_rate = ... into a file for --config."),
+    ("--no-flip", "--no-flip is not an option: write flip = ... into a file for --config."),
 ]
+
+
+def test_every_field_is_an_option_or_belongs_into_a_file():
+    options = set(get_type_hints(deep_app.train)) - {"return", "published", "config", "target_class"}
+    fields = {each.name for each in dataclasses.fields(deep.Config)} - {"target_classes"}
+    assert fields == options | set(deep_app.IN_FILES)
+    assert not options & set(deep_app.IN_FILES)
 
 
 @pytest.mark.parametrize(("typed", "message"), REFUSED, ids=[typed for typed, _ in REFUSED])

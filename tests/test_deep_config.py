@@ -119,6 +119,46 @@ def test_unknown_fields(tmp_path, where, name):
 
 
 @pytest.mark.parametrize("where", ["file", "argument"])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *[
+            ("Passes", "passes"),
+            ("itertions", "iterations"),
+            ("learning-rate", "learning_rate"),
+            ("batch_size", "batch"),
+        ],
+        ("checkpoint", "checkpoint_every"),
+    ],
+)
+def test_the_nearest_field_is_suggested(tmp_path, where, name, meant):
+    path = tmp_path / "run.toml"
+    path.write_text(f'"{name}" = 1\n' if where == "file" else "# nothing")
+    with pytest.raises(InvalidInput, match=f"'{name}' must be a known field of a run") as error:
+        configured(config_file=path, **({name: 1} if where == "argument" else {}))
+    assert error.value.remedy.startswith(f"Did you mean '{meant}'? Known are: dataset, root, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "meant"),
+    [
+        ({"settings": {"bta": 1}}, "beta"),
+        ({"method": "alda", "settings": {"treshold": 0.5}}, "threshold"),
+        ({"method": "AOT"}, "aot"),
+        ({"method": "DeepJDOT"}, "deepjdot"),
+        ({"dataset": "office-31"}, "office31"),
+        ({"precision": "bf-16"}, "bf16"),
+        ({"settings": {"marginals": "at_most"}}, "at-most"),
+    ],
+    ids=str,
+)
+def test_the_nearest_name_is_suggested(change, meant):
+    with pytest.raises(InvalidInput) as error:
+        configured(**change)
+    assert error.value.remedy.startswith(f"Did you mean '{meant}'? ")
+
+
+@pytest.mark.parametrize("where", ["file", "argument"])
 @pytest.mark.parametrize("method", METHODS)
 def test_unknown_settings(tmp_path, where, method):
     path = tmp_path / "run.toml"

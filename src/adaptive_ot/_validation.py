@@ -261,7 +261,9 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> None:
     """`value` is one of a few words."""
     if not (isinstance(value, str) and value in options):
         allowed = ", ".join(f'"{option}"' for option in options)
-        raise InvalidInput(name, f"must be one of {allowed}", describe(value), f"Choose one of {allowed}.")
+        raise InvalidInput(
+            name, f"must be one of {allowed}", describe(value), f"{nearest(value, options)}Choose one of them."
+        )
 
 
 def nearest(given: Any, known: Iterable[str]) -> str:
@@ -273,7 +275,7 @@ def nearest(given: Any, known: Iterable[str]) -> str:
     ("Did you mean 'passes'? ", '')
     """
     names = {each.casefold(): each for each in known}
-    near = get_close_matches(str(given).casefold(), names, 1)
+    near = get_close_matches(str(given)[:100].casefold(), names, 1)
     return f"Did you mean '{names[near[0]]}'? " if near else ""
 
 

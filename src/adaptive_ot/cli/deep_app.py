@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter, UnknownOptionError
 
 from adaptive_ot.cli.options import Whole
+
+# Fields of a run that are no options: they belong into the file of --config.
+IN_FILES = (
+    *("bottleneck", "learning_rate", "learning_rate_decay", "learning_rate_power", "head_factor", "momentum"),
+    *("weight_decay", "passes", "deterministic", "compile", "resize", "crop", "flip"),
+)
 
 
 def train(
@@ -162,3 +168,12 @@ def predict(
     from adaptive_ot.cli.predicting import predict
 
     return predict(run, images, output, on_bad_image, device)
+
+
+def field_in_a_file(error: CycloptsError) -> str | None:
+    """What to say of an unknown option that is a field of a run."""
+    if not isinstance(error, UnknownOptionError) or "train" not in (error.command_chain or ()):
+        return None
+    typed = (error.token.keyword or error.token.value).split("=")[0]
+    field = typed.removeprefix("--").removeprefix("no-").replace("-", "_")
+    return f"{typed} is not an option: write {field} = ... into a file for --config." if field in IN_FILES else None

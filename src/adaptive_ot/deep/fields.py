@@ -5,13 +5,13 @@ The range of a number stands where the field is declared, as in ``threshold: Sha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from adaptive_ot._validation import LARGEST, LARGEST_INTEGER, SMALLEST, choice, describe, number, whole_number
+from adaptive_ot._validation import LARGEST, LARGEST_INTEGER, SMALLEST, choice, describe, nearest, number, whole_number
 from adaptive_ot.errors import InvalidInput
 
 T = TypeVar("T")
@@ -46,12 +46,12 @@ def kinds_of(dataclass: type[Any]) -> dict[str, Any]:
     return get_type_hints(dataclass, include_extras=True)
 
 
-def refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
+def refuse_unknown(given: Mapping[str, Any], known: Collection[str], what: str) -> None:
     """All names are known."""
     for name in given:
         if name not in known:
-            rule = f"must be a known {what}"
-            raise InvalidInput(f"'{name}'", rule, "an unknown name", f"Known are: {', '.join(known) or 'none'}.")
+            remedy = f"{nearest(name, known)}Known are: {', '.join(known) or 'none'}."
+            raise InvalidInput(f"'{name}'", f"must be a known {what}", "an unknown name", remedy)
 
 
 def restored(dataclass: type[T], record: Mapping[str, Any], run: Path, file: str) -> T:
