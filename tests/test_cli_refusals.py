@@ -5,7 +5,7 @@ import pickle
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import get_type_hints
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 import pytest
@@ -211,12 +211,12 @@ def whole_numbers(command):
 
 def test_every_whole_number_is_taken_as_one():
     """By the type that all of them share."""
-    parts = (app.app, app.benchmark)
+    parts, whole = (app.app, app.benchmark), cast(Any, Whole)
     commands = [part[name].default_command for part in parts for name in part if not name.startswith("-")]
     assert {app.solve, app.features, deep_app.train} < {*commands}
     for command in filter(None, commands):
         for name in whole_numbers(command):
-            assert get_type_hints(command, include_extras=True)[name] in (Whole, Whole | None), (command, name)
+            assert get_type_hints(command, include_extras=True)[name] in (whole, whole | None), (command, name)
 
 
 @pytest.mark.parametrize("text", ["1.5", "2.0", "1e3", "-0.5", "1/2", "0x10", "nan"])

@@ -133,6 +133,8 @@ def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDire
 
 def _bad_images(begin: Checkpoint, *stores: Store) -> list[str]:
     """Those that turned up so far; of a stream, also before the checkpoint that a run began with."""
+    for store in stores:
+        store.agree()
     return sorted({*begin.notes["bad_images"], *(path for store in stores for path, _ in store.bad)})
 
 
