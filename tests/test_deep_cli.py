@@ -329,6 +329,27 @@ def test_a_stopped_run_goes_on(here):
         assert Path("run", name).read_bytes() == Path("whole", name).read_bytes()
 
 
+def test_a_pipe_gets_no_control_characters(here):
+    """Neither of a training, nor of looks at it; and nothing but JSON where that is asked for."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(aot.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    printed = []
+    for arguments in (["train", *TASK, *SHORT], ["evaluate", "run", "--json"]):
+        done = subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert all(line.isprintable() for line in done.stdout.split("\n"))
+        printed.append(done.stdout)
+    assert json.loads(printed[1])["steps"] == 12
+
+
+def test_ctrl_c_while_images_are_read(here, monkeypatch, capsys):
+    def loading(config, progress=None):
+        raise KeyboardInterrupt("stopped while loading; the same run goes on")
+
+    monkeypatch.setattr(deep, "train", loading)
+    assert main(["train", *TASK]) == 130
+    assert capsys.readouterr() == ("", "adaptive-ot: stopped while loading; the same run goes on\n")
+
+
 def test_the_bar_says_where_a_training_is():
     losses = {"cross_entropy": 0.51234, "transport": -0.25, "mass": 0.625}
     assert show.training(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
