@@ -302,6 +302,18 @@ def test_no_place_for_a_directory(config):
         pass
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_reading_numbers_that_are_none(config, number):
+    with open_run(config, DATA):
+        pass
+    text = (config.output / RUN).read_text()
+    for written in ('"beta": 1.5', '"seed": 0', '"target": "def"'):
+        assert written in text
+        (config.output / RUN).write_text(text.replace(written, f"{written.split(':')[0]}: {number}"))
+        with pytest.raises(aot.InvalidInput, match=rf"must hold a run\.json that can be read; got the number {number}"):
+            read_run(config.output)
+
+
 def test_reading_a_run_of_another_version(config):
     with open_run(config, DATA):
         pass

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from adaptive_ot._environment import environment
 from adaptive_ot._files import alone_in, make_directory, trouble, write_atomically
@@ -199,15 +199,18 @@ def _read_run(path: Path) -> dict[str, Any]:
 def _read_object(path: Path) -> dict[str, Any]:
     name = f"run '{path.parent}'"
     with trouble(name, f"must hold a {path.name} that can be read"):
-        found = json.loads(path.read_bytes(), parse_constant=_refuse)
+        found = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
     if not isinstance(found, dict):
         raise InvalidInput(name, f"must hold a {path.name} that can be read", "something else", "Check the path.")
     return found
 
 
-def _refuse(constant: str) -> NoReturn:
-    """Python reads more than JSON knows."""
-    raise ValueError(f"the number {constant}")
+def _finite(text: str) -> float:
+    """Python reads NaN and infinities, too."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text}")
+    return value
 
 
 def _result(path: Path) -> dict[str, Any] | None:
