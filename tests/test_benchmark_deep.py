@@ -493,7 +493,7 @@ REFUSALS = [
     (
         "iteration = 5",
         ROWS,
-        "'iteration' in plan 'plan.toml' must be a known key; got an unknown one. Known: batch, bottleneck",
+        "'iteration' in plan 'plan.toml' must be a known key; got an unknown name. Did you mean 'iterations'?",
     ),
     ("seed = 5", ROWS, "'seed' in plan 'plan.toml' must be a known key"),
     ("", ROWS + "colour = 1", "'colour' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
@@ -540,7 +540,7 @@ GRID_REFUSALS = [
     ("[grid]", "grid in plan 'plan.toml' must be a table of values"),
     (
         "[grid]\nbetta = [1]",
-        "grid 'betta' in plan 'plan.toml' must be a number that 'aot' has; got another. Choose from:",
+        "grid 'betta' in plan 'plan.toml' must be a number that 'aot' has; got another. Did you mean 'beta'? Choose",
     ),
     ("[grid]\ncost = [1]", "grid 'cost' in plan 'plan.toml' must be a number that 'aot' has"),
     ("[grid]\nbeta = 2", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers; got 2"),

@@ -5,13 +5,15 @@ import pickle
 import zipfile
 from io import BytesIO
 from pathlib import Path
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot.cli import files, main
+from adaptive_ot.cli import app, deep_app, files, main
+from adaptive_ot.cli.options import Whole
 
 COST = np.array([[-1.0, 2.0, 0.5], [3.0, -4.0, 1.0]])
 
@@ -189,6 +191,41 @@ def test_bad_arguments(here, capfd, line, message):
     if arguments[0] == "solve" and "--output" not in arguments:
         arguments[1:1] = ["--output", "plan.npz"]
     refuse(capfd, here, arguments, message)
+
+
+COMMANDS = {
+    "solve cost.npy": app.solve,
+    "adapt cost.npy x.npy": app.adapt,
+    "benchmark features folder.npy -o out": app.features,
+    "benchmark deep plan.toml -o out": app.deep,
+    "benchmark sensitivity plan.toml -o out": app.sensitivity,
+    "train --dataset digits --root digits.npz --source a --target b -o out": deep_app.train,
+}
+
+
+def whole_numbers(command):
+    """The options of a command that take one."""
+    hints = get_type_hints(command)
+    return [name for name, hint in hints.items() if name != "return" and hint in (int, int | None)]
+
+
+def test_every_whole_number_is_taken_as_one():
+    """By the type that all of them share."""
+    parts, whole = (app.app, app.benchmark), cast(Any, Whole)
+    commands = [part[name].default_command for part in parts for name in part if not name.startswith("-")]
+    assert {app.solve, app.features, deep_app.train} < {*commands}
+    for command in filter(None, commands):
+        for name in whole_numbers(command):
+            assert get_type_hints(command, include_extras=True)[name] in (whole, whole | None), (command, name)
+
+
+@pytest.mark.parametrize("text", ["1.5", "2.0", "1e3", "-0.5", "1/2", "0x10", "nan"])
+@pytest.mark.parametrize("line", COMMANDS)
+def test_fractions_are_not_rounded(here, capfd, line, text):
+    for name in whole_numbers(COMMANDS[line]):
+        option = f"--{name.replace('_', '-')}"
+        message = f"Invalid value for {option}: it must be a whole number; got '{text}'."
+        refuse(capfd, here, [*line.split(), option, text], message)
 
 
 def test_bad_json_prints_no_json(here, capfd):

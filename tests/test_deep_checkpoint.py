@@ -220,7 +220,7 @@ def test_after_a_fallback_the_damaged_one_goes(tmp_path):
 
 def test_other_settings_are_refused(tmp_path):
     saved(tmp_path, 10)
-    with pytest.raises(aot.InvalidInput, match="must belong to this run; got one of other settings at step 10"):
+    with pytest.raises(aot.InvalidInput, match="must belong to this run; got one of other settings or data at step 10"):
         load_checkpoint(tmp_path, CONFIG | {"seed": 4})
     assert load_checkpoint(tmp_path, dict(reversed(CONFIG.items())))  # their order is no setting
 

@@ -1,23 +1,30 @@
 """``adaptive-ot train``, ``evaluate`` and ``predict``: what a user types, sees, and gets wrong."""
 
 import csv
+import dataclasses
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 import pytest
 from PIL import Image
+from rich.console import Console
 
 import adaptive_ot as aot
 from adaptive_ot import deep
-from adaptive_ot.cli import main, predicting, show, training
-from adaptive_ot.cli.progress import training_bar
+from adaptive_ot.benchmark import engine
+from adaptive_ot.benchmark.plan import Cell
+from adaptive_ot.cli import deep_app, main, predicting, progress, show, training
+from adaptive_ot.cli.progress import cells_bar, training_bar
+from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
 from interruption import PATIENCE, hear_ctrl_c
 
@@ -213,7 +220,20 @@ REFUSED = [
     ("--network resnet51", "--network must be"),
     ("--weights missing.safetensors", "--weights"),
     ("--colour red", "--colour"),
+    ("--itertions 3", "Unknown option: --itertions. Did you mean --iterations?"),
+    ("--set bta=1", "Did you mean 'beta'? Known are: cost,"),
+    ("--network resnet51", "Did you mean 'resnet50'?"),
+    ("--passes two", "--passes is not an option: write passes = ... into a file for --config. Try"),
+    ("--learning-rate=0.1", "--learning-rate is not an option: write learning_rate = ... into a file for --config."),
+    ("--no-flip", "--no-flip is not an option: write flip = ... into a file for --config."),
 ]
+
+
+def test_every_field_is_an_option_or_belongs_into_a_file():
+    options = set(get_type_hints(deep_app.train)) - {"return", "published", "config", "target_class"}
+    fields = {each.name for each in dataclasses.fields(deep.Config)} - {"target_classes"}
+    assert fields == options | set(deep_app.IN_FILES)
+    assert not options & set(deep_app.IN_FILES)
 
 
 @pytest.mark.parametrize(("typed", "message"), REFUSED, ids=[typed for typed, _ in REFUSED])
@@ -309,11 +329,72 @@ def test_a_stopped_run_goes_on(here):
         assert Path("run", name).read_bytes() == Path("whole", name).read_bytes()
 
 
+def test_a_pipe_gets_no_control_characters(here):
+    """Neither of a training, nor of looks at it; and nothing but JSON where that is asked for."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(aot.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
+    printed = []
+    for arguments in (["train", *TASK, *SHORT], ["evaluate", "run", "--json"]):
+        done = subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert all(line.isprintable() for line in done.stdout.split("\n"))
+        printed.append(done.stdout)
+    assert json.loads(printed[1])["steps"] == 12
+
+
+def test_ctrl_c_while_images_are_read(here, monkeypatch, capsys):
+    def loading(config, progress=None):
+        raise KeyboardInterrupt("stopped while loading; the same run goes on")
+
+    monkeypatch.setattr(deep, "train", loading)
+    assert main(["train", *TASK]) == 130
+    assert capsys.readouterr() == ("", "adaptive-ot: stopped while loading; the same run goes on\n")
+
+
 def test_the_bar_says_where_a_training_is():
     losses = {"cross_entropy": 0.51234, "transport": -0.25, "mass": 0.625}
-    assert show.training(deep.Progress(10, 100, losses)) == "cross entropy 0.512, transport -0.25, mass 0.625"
-    assert show.training(deep.Progress(10, 100, losses, 0.5)).endswith("mass 0.625, target 50.0%")
+    assert show.training(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
+    assert show.training(deep.Progress(10, 100, losses, 0.5)).startswith("target 50.0%, mass 0.625, cross entropy")
     assert show.training(deep.Progress(0, 100, {})) == ""
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """What a terminal of 80 columns shows, line by line."""
+    screen = io.StringIO()
+    monkeypatch.setattr(progress, "Console", lambda stderr: Console(file=screen, width=80, force_terminal=True))
+    return lambda: re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue()).replace("\r", "\n").splitlines()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_bar_fits_a_terminal_of_80_columns(here, terminal, method):
+    """With every number of every method, none of them cut."""
+    seen = []
+    place: dict[str, Any] = {"dataset": "digits", "root": "small.npz", "source": "a", "target": "b", "output": "run"}
+    small: dict[str, Any] = {"resize": 12, "crop": 12, "batch": 6, "iterations": 1}
+    deep.train(deep.configure(**place, **small, method=method, device="cpu"), progress=seen.append)
+    names = [name.replace("plan_", "").replace("_", " ") for name in seen[-1].losses]
+    assert "cross entropy" in names
+    assert ("mass" in names) == (method in ("aot", "deepjdot", "jumbot", "mpot"))
+    with training_bar() as report:
+        assert report
+        report(deep.Progress(19990, 20000, dict.fromkeys(seen[-1].losses, -0.000123456), 0.98765))
+    shown = terminal()
+    assert max(map(len, shown)) <= 80
+    text = " ".join(" ".join(shown).split())
+    for part in ("19990/20000 time left", "target 98.8%", *(f"{name} -0.000123" for name in names)):
+        assert part in text
+    assert "…" not in text
+
+
+def test_the_bar_of_a_benchmark_fits_too(terminal):
+    cell = Cell("office-home", "Real World -> Clipart", "all mass, the cost of the AOT paper, and equal rooms", 12)
+    with cells_bar() as report:
+        assert report
+        report(engine.Progress(1999, 12000, cell))
+    assert max(map(len, terminal())) <= 80
+    text = " ".join(" ".join(terminal()).split())
+    assert "1999/12000 time left" in text
+    assert str(cell) in text
 
 
 def test_notes_are_for_everybody(capsys):
@@ -341,6 +422,11 @@ def test_evaluate(trained, monkeypatch, capsys):
         assert found[name] == result[name]
     assert main(["evaluate", "run", "--test-crops", "ten", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 12
+    assert main(["evaluate", "run", "--test-crops", "ten"]) == 0
+    shown = words(capsys.readouterr().out)
+    assert "accuracy" in shown
+    assert "mean class" in shown
+    assert "best" not in shown  # which was found with other crops
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
 
 

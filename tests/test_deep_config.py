@@ -119,6 +119,46 @@ def test_unknown_fields(tmp_path, where, name):
 
 
 @pytest.mark.parametrize("where", ["file", "argument"])
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        *[
+            ("Passes", "passes"),
+            ("itertions", "iterations"),
+            ("learning-rate", "learning_rate"),
+            ("batch_size", "batch"),
+        ],
+        ("checkpoint", "checkpoint_every"),
+    ],
+)
+def test_the_nearest_field_is_suggested(tmp_path, where, name, meant):
+    path = tmp_path / "run.toml"
+    path.write_text(f'"{name}" = 1\n' if where == "file" else "# nothing")
+    with pytest.raises(InvalidInput, match=f"'{name}' must be a known field of a run") as error:
+        configured(config_file=path, **({name: 1} if where == "argument" else {}))
+    assert error.value.remedy.startswith(f"Did you mean '{meant}'? Known are: dataset, root, ")
+
+
+@pytest.mark.parametrize(
+    ("change", "meant"),
+    [
+        ({"settings": {"bta": 1}}, "beta"),
+        ({"method": "alda", "settings": {"treshold": 0.5}}, "threshold"),
+        ({"method": "AOT"}, "aot"),
+        ({"method": "DeepJDOT"}, "deepjdot"),
+        ({"dataset": "office-31"}, "office31"),
+        ({"precision": "bf-16"}, "bf16"),
+        ({"settings": {"marginals": "at_most"}}, "at-most"),
+    ],
+    ids=str,
+)
+def test_the_nearest_name_is_suggested(change, meant):
+    with pytest.raises(InvalidInput) as error:
+        configured(**change)
+    assert error.value.remedy.startswith(f"Did you mean '{meant}'? ")
+
+
+@pytest.mark.parametrize("where", ["file", "argument"])
 @pytest.mark.parametrize("method", METHODS)
 def test_unknown_settings(tmp_path, where, method):
     path = tmp_path / "run.toml"
@@ -178,11 +218,11 @@ WRONG: list[tuple[str, Any]] = [
     *[("network", value) for value in (None, 50, ["resnet50"])],
     *[("weights", value) for value in (3, True, ["w.pth"])],
     *[("bottleneck", value) for value in (0, -1, 1.5, "512", None, 2**70)],
-    *[("iterations", value) for value in (0, -5, "many", None, 10.0)],
+    *[("iterations", value) for value in (0, -5, "many", None, 10.0, True)],
     *[("batch", value) for value in (0, -1, None, [62])],
-    *[("learning_rate", value) for value in (-0.1, "fast", None, float("nan"), float("inf"), [1])],
+    *[("learning_rate", value) for value in (-0.1, "fast", None, float("nan"), float("inf"), [1], True)],
     *[("learning_rate_decay", value) for value in (-1.0, None)],
-    *[("learning_rate_power", value) for value in ("x", None, float("nan"))],
+    *[("learning_rate_power", value) for value in ("x", None, float("nan"), -0.5)],
     *[("head_factor", value) for value in (-1, None)],
     *[("momentum", value) for value in (1.0, -0.1, 2, None)],
     *[("weight_decay", value) for value in (-1, "none")],
@@ -190,7 +230,7 @@ WRONG: list[tuple[str, Any]] = [
     *[("precision", value) for value in ("fp16", 32, None)],
     *[("deterministic", value) for value in (1, "yes", None)],
     *[("compile", value) for value in (0, "false")],
-    *[("resize", value) for value in (0, 2.5, "256")],
+    *[("resize", value) for value in (0, 2.5, "256", 10**6)],
     *[("crop", value) for value in (0, 257, None)],
     *[("crop_kind", value) for value in ("center", None, "none")],  # 224 of 256 is a crop
     *[("flip", value) for value in (1, "true")],
@@ -215,24 +255,61 @@ def test_every_field_was_tried():
     assert {name for name, _ in WRONG} == {each.name for each in dataclasses.fields(Config)}
 
 
+# Just below what makes sense, and just above it.
+LIMITS: dict[str, dict[str, tuple[Any, ...]]] = {
+    "source-only": {},
+    **{
+        name: {
+            **{"alpha": (-1e-9,), "kappa": (-1e-9,), "beta": (-1e-9,), "mass": (-1e-9, 1 + 1e-9)},
+            **{"tau": (0.0, -1.0), "epsilon": (0.0, -1.0)},
+        }
+        for name in ("aot", "deepjdot", "jumbot", "mpot")
+    },
+    "rot": {"rho": (-1e-9,), "strength": (-1e-9,)},
+    "dann": {"trade_off": (-1e-9,)},
+    "cdan": {"trade_off": (-1e-9,), "largest_product": (-1,), "projections": (0,)},
+    "alda": {"trade_off": (-1e-9,), "threshold": (-1e-9, 1 + 1e-9)},
+    "caco": {
+        **{"trade_off": (-1e-9,), "keys": (0,), "temperature": (0.0, -1.0), "momentum": (-1e-9, 1 + 1e-9)},
+        **{"threshold": (-1e-9, 1 + 1e-9), "reliability_margin": (-1e-9, 1.0)},
+    },
+}
 SETTINGS: list[tuple[str, dict[str, Any]]] = [
-    *[("aot", {name: value}) for name in ("alpha", "beta", "kappa", "epsilon") for value in ("x", None, [1])],
-    *[("aot", {name: "other"}) for name in ("cost", "marginals", "solver", "entropy")],
-    ("aot", {"epsilon": 0.0}),
-    ("aot", {"epsilon": -1.0}),
-    ("mpot", {"mass": 1.5}),
-    ("mpot", {"mass": -0.5}),
-    ("jumbot", {"tau": 0.0}),
-    ("jumbot", {"tau": -1.0}),
-    ("rot", {"rho": -0.1}),
+    *[("aot", {name: value}) for name in ("alpha", "beta", "kappa", "epsilon") for value in ("x", None, [1], True)],
+    *[("aot", {name: "other"}) for name in ("cost", "marginals", "solver", "entropy", "rooms")],
+    *[(method, {name: each}) for method, of in LIMITS.items() for name, values in of.items() for each in values],
     ("rot", {"loss": "hinge"}),
     ("dann", {"trade_off": "large"}),
-    ("cdan", {"projections": 0}),
     ("cdan", {"entropy_conditioning": 1}),
-    ("caco", {"keys": 0}),
+    ("cdan", {"projections": True}),
     ("caco", {"keys": 1.5}),
-    ("caco", {"temperature": 0.0}),
 ]
+
+
+def test_every_number_of_every_method_has_its_limits():
+    for name, method in METHODS.items():
+        numbers = {key for key, kind in get_type_hints(type(method.defaults())).items() if kind in (int, float)}
+        assert set(LIMITS[name]) == numbers, name
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("alda", {"threshold": 1, "trade_off": 0}),
+        ("alda", {"threshold": 0}),
+        ("caco", {"momentum": 1, "threshold": 0, "reliability_margin": 0, "keys": 1}),
+        ("caco", {"momentum": 0, "threshold": 1}),
+        ("mpot", {"mass": 1}),
+        ("mpot", {"mass": 0}),
+        ("cdan", {"largest_product": 0, "projections": 1}),
+        ("rot", {"rho": 0, "strength": 0}),
+        ("aot", {"alpha": 0, "beta": 0, "kappa": 0}),
+    ],
+    ids=str,
+)
+def test_the_ends_of_ranges_belong_to_them(method, settings):
+    found = configured(method=method, settings=settings).settings
+    assert {name: found[name] for name in settings} == settings
 
 
 @pytest.mark.parametrize(("method", "wrong"), SETTINGS, ids=str)

@@ -224,10 +224,31 @@ def test_wrong_places(tmp_path):
     refused("Art, Clipart, Product, Real World; got 'Painting'", "office-home", tmp_path, "Painting", "Art")
     refused("got none for 'Product' among 'Art'", "office-home", tmp_path, "Art", "product")
     refused("must hold images", "folders", tmp_path, "Art/mug", "Art/mug")
-    refused("must be a directory", "folders", tmp_path, "Art", "gone")
+    refused("must be a folder below the root .*; got 'gone'. There are: 'Art'", "folders", tmp_path, "Art", "gone")
     refused("must hold images only.*'mug'", "folders", tmp_path, ".", ".")
     (tmp_path / "art").mkdir()
     refused("'Art', 'art' for 'Art'", "office-home", tmp_path, "Art", "Art")
+
+
+def test_a_name_that_is_not_there_gets_those_that_are(tmp_path):
+    """At most ten of them, the nearest first; whatever the name is."""
+    grow(tmp_path, ["studio", "phone", ".hidden"], ["mug"])
+    for name in ("train.txt", "test.txt"):
+        (tmp_path / name).write_text("studio/mug/0.jpg 1\n")
+    message = refused("^source must be a folder below the root", "folders", tmp_path, "nope", "phone")
+    assert message.endswith("got 'nope'. There are: 'phone', 'studio'.")
+    message = refused("^target must be a folder below the root", "folders", tmp_path, "studio", "stuido")
+    assert message.endswith("got 'stuido'. Did you mean 'studio'? There are: 'phone', 'studio'.")
+    message = refused("^target must be a text file below the root", "lists", tmp_path, "train.txt", "trian.txt")
+    assert message.endswith("Did you mean 'train.txt'? There are: 'test.txt', 'train.txt'.")
+    refused(r"got 'WEBCAN'\. Did you mean 'webcam'\?", "office31", tmp_path, "WEBCAN", "amazon")
+    for name in ("a\0b", "x" * 5000, "studio/mug/0.jpg", "\n", "gone/mug"):
+        refused("^target must be a folder", "folders", tmp_path, "studio", name)
+    for name in ("", "a\0b", "x" * 5000, "studio", "\n", "gone/mug"):
+        refused("^target must be a text file", "lists", tmp_path, "train.txt", name)
+    for number in range(20):
+        (tmp_path / f"more{number:02}").mkdir()
+    assert refused("must be a folder", "folders", tmp_path, "nope", "phone").endswith("'more09' and 12 more.")
 
 
 def test_links_may_not_leave_the_root(tmp_path):

@@ -201,6 +201,23 @@ RECORDS = [
     ("config.settings", 3),
     ("config.crop", 0),
     ("config.precision", "many digits"),
+    ("config.iterations", "25"),
+    ("config.iterations", 25.5),
+    ("config.iterations", True),
+    ("config.seed", None),
+    ("config.learning_rate", float("nan")),
+    ("config.momentum", [0.9]),
+    ("config.source", 3),
+    ("config.target_classes", "dog"),
+    ("config.target_classes", [1]),
+    ("config.weights", {}),
+    ("config.test_crops", ["ten"]),
+    ("config.device", None),
+    ("config.storage", {"auto": 1}),
+    ("config.settings", {"beta": float("inf")}),
+    ("data", {"classes": [float("nan")]}),
+    ("data", [1]),
+    ("environments", {}),
 ]
 
 
@@ -217,6 +234,26 @@ def test_a_record_that_was_tampered_with(copied, place, value):
     both_or_first(copied)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"classes": ["down", "across", "falling", "rising"]},
+        {"classes": ["across", "down", "falling", "RISING"]},
+        {"target": "0" * 16},
+        {"source": None},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_data_that_are_not_those_of_the_network(copied, change):
+    """Names in another order would be given to the wrong images without a word."""
+    record = json.loads((copied / "run.json").read_text())
+    record["data"] |= change
+    (copied / "run.json").write_text(json.dumps(record))
+    complaint = both(copied)
+    assert "must belong to this run; got one of other settings or data at step 25. Restore run.json" in complaint
+
+
 def both_or_first(run):
     for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu")):
         with pytest.raises(InvalidInput):
@@ -228,6 +265,39 @@ def test_a_result_that_was_tampered_with(copied, content):
     (copied / "result.json").write_text(content)
     with pytest.raises(InvalidInput, match="run '"):
         evaluate(copied, device="cpu")
+
+
+RESULTS = [
+    *[("accuracy", value) for value in ("high", None, [0.5], {"a": 0.5}, True, -0.1, 1.5, float("nan"))],
+    *[("mean_class_accuracy", value) for value in ("0.5", None, 2)],
+    *[("per_class", value) for value in (None, 0.5, [0.5], {"down": "0.5"}, {"down": None}, {"down": {}}, {"down": 2})],
+    *[("best_accuracy", value) for value in ("0.5", None)],
+    *[("best_step", value) for value in (0, -1, 1.5, "1", None)],
+    *[("transported_mass", value) for value in ("1", [1], -1, True)],
+    *[("plan_purity", value) for value in ("1", [1], -1, {})],
+    *[("steps", value) for value in (0, 1.5, "25", None, True)],
+    *[("seconds", value) for value in ("1", None, -1, float("inf"))],
+    *[("bad_images", value) for value in (-1, 0.5, "1", None, [])],
+]
+
+
+@pytest.mark.parametrize(("name", "value"), RESULTS, ids=str)
+def test_results_of_the_wrong_kind(copied, finished, name, value):
+    """Evaluate and train both say which number it is."""
+    record = finished.record() | {name: value}
+    (copied / "result.json").write_text(json.dumps(record))
+    config = dataclasses.replace(read_run(finished.output).config, output=copied)
+    messages = []
+    for look in (lambda: evaluate(copied, device="cpu"), lambda: train(config)):
+        with pytest.raises(InvalidInput, match=f"run '{copied}' must hold a result.json that") as error:
+            look()
+        messages.append(str(error.value))
+    assert value != value or value == float("inf") or f" for {name}" in messages[0]
+    assert messages[0] == messages[1]
+
+
+def test_every_number_of_a_result_was_tried():
+    assert {name for name, _ in RESULTS} == {each.name for each in dataclasses.fields(Result)} - {"output"}
 
 
 def test_a_finished_run_with_a_broken_result_is_not_run_again_in_silence(copied, finished):

@@ -130,17 +130,33 @@ def test_a_signal_at_the_last_step_comes_too_late(root, tmp_path):
     assert train(config, progress=stop_at(STEPS)).steps == STEPS
 
 
-def test_a_signal_while_images_are_read(root, tmp_path):
-    """One step is taken, and kept."""
-    config = small_run(save_patterns(tmp_path / "many.npz", 120), tmp_path / "run", method="source-only", **SHORT)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_images_are_read(root, tmp_path, number):
+    """There is no step to wait for; a run that has begun is as it was."""
+    many = save_patterns(tmp_path / "many.npz", 400)
+    config = small_run(many, tmp_path / "run", method="source-only", **SHORT)
+    seen = []
 
     def report(now: Progress) -> None:
-        if now.loading == "images of clear: 100 of 120":
-            signal.raise_signal(signal.SIGTERM)
+        seen.append(now.loading)
+        if now.loading == "images of clear: 100 of 400":
+            signal.raise_signal(number)
 
-    with pytest.raises(Interrupted) as stop:
-        train(config, progress=report)
-    assert stop.value.step == 1
+    def interrupted():
+        with pytest.raises(KeyboardInterrupt, match="stopped while loading; the same run goes on") as stop:
+            train(config, progress=report)
+        assert not isinstance(stop.value, Interrupted)
+        assert seen.pop() == "images of clear: 100 of 400"
+
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    interrupted()
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
+    assert not config.output.exists()
+    with pytest.raises(Interrupted):
+        train(config, progress=stop_at(10))
+    before = {path: path.read_bytes() for path in config.output.rglob("*") if path.is_file()}
+    interrupted()
+    assert {path: path.read_bytes() for path in config.output.rglob("*") if path.is_file()} == before
 
 
 def test_bad_images_are_counted_once(tmp_path):

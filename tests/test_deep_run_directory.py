@@ -71,6 +71,38 @@ def test_a_run_goes_on(config):
     assert found.checkpoint.step == 4
 
 
+NO_LINES = [
+    *[
+        '{"step": "0"}',
+        '{"step": null}',
+        '{"step": [1]}',
+        '{"step": true}',
+        '{"step": 1.5}',
+        '{"step": -1}',
+        '{"step": {}}',
+    ],
+    *["[]", "3", '"step"', "null", "{}", "", "{", "\xff", '{"step": NaN}', '{"step": 1e999}', "[" * 9999],
+    *['{"step": 1, "loss": "low"}', '{"step": 1, "loss": null}', '{"step": 1, "loss": [1]}', '{"step": 1, "loss": {}}'],
+    *['{"step": 1, "loss": true}', '{"step": 1, "loss": NaN}', '{"step": 1, "loss": -Infinity}'],
+    *['{"step": 1, "accuracy": {"a": 1}}', '{"step": 1, "per_class": 1}', '{"step": 1, "per_class": {"a": "b"}}'],
+    *['{"step": 1, "per_class": {"a": NaN}}', '{"step": 1, "per_class": [1]}'],
+]
+
+
+@pytest.mark.parametrize("writes", [True, False])
+@pytest.mark.parametrize("text", NO_LINES, ids=lambda text: text[:30])
+def test_what_is_no_line_of_metrics_is_left_out(config, text, writes):
+    good = [{"step": 0, "loss": 1.5}, {"step": 1, "accuracy": 1, "per_class": {"a": 0.5}}]
+    with open_run(config, DATA) as run:
+        run.append(good[0])
+        run.save(checkpoint(2))
+    with open(config.output / METRICS, "ab") as file:
+        file.write(text.encode("latin-1") + b"\n" + json.dumps(good[1]).encode() + b"\n")
+    with open_run(config, DATA, writes=writes) as run:
+        assert run.lines() == good
+    assert not writes or lines(config) == good
+
+
 def test_a_process_that_shares_a_run_writes_nothing(config):
     with open_run(config, DATA) as run:
         for step in range(3):
@@ -159,6 +191,19 @@ def test_another_run_is_refused_by_name(config, change, message):
         pass
     assert message in str(error.value)
     assert contents(config.output) == before
+
+
+@pytest.mark.parametrize("writes", [True, False])
+def test_checkpoints_of_other_data(config, writes):
+    """Copied into the directory, or left beside a run.json that was changed together with the data."""
+    with open_run(config, DATA) as run:
+        run.save(checkpoint(1))
+    record = json.loads((config.output / RUN).read_text())
+    other = record["data"] | {"target": "other"}
+    (config.output / RUN).write_text(json.dumps(record | {"data": other}))
+    message = "must belong to this run; got one of other settings or data at step 1"
+    with pytest.raises(aot.InvalidInput, match=message), open_run(config, other, writes=writes):
+        pass
 
 
 def test_before_the_first_step_a_command_can_be_corrected(config):
@@ -257,13 +302,30 @@ def test_no_place_for_a_directory(config):
         pass
 
 
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_reading_numbers_that_are_none(config, number):
+    with open_run(config, DATA):
+        pass
+    text = (config.output / RUN).read_text()
+    for written in ('"beta": 1.5', '"seed": 0', '"target": "def"'):
+        assert written in text
+        (config.output / RUN).write_text(text.replace(written, f"{written.split(':')[0]}: {number}"))
+        with pytest.raises(aot.InvalidInput, match=rf"must hold a run\.json that can be read; got the number {number}"):
+            read_run(config.output)
+
+
 def test_reading_a_run_of_another_version(config):
     with open_run(config, DATA):
         pass
     record = json.loads((config.output / RUN).read_text())
-    for change in ({"colour": 1}, {"target_classes": 1}):
-        (config.output / RUN).write_text(json.dumps(record | {"config": record["config"] | change}))
-        with pytest.raises(aot.InvalidInput, match=r"must hold a run\.json of this version"):
+    without = {name: value for name, value in record["config"].items() if name not in ("crop", "seed")}
+    for other, name in ((record["config"] | {"colour": 1}, "colour"), (without, "crop, seed")):
+        (config.output / RUN).write_text(json.dumps(record | {"config": other}))
+        rule = rf"must hold a run\.json of this version; got another, which differs in {name}\."
+        with pytest.raises(aot.InvalidInput, match=rule):
             read_run(config.output)
+    (config.output / RUN).write_text(json.dumps(record | {"config": record["config"] | {"target_classes": 1}}))
+    with pytest.raises(aot.InvalidInput, match=r"must hold a run\.json that makes sense; got 1 for target_classes"):
+        read_run(config.output)
     with pytest.raises(aot.InvalidInput, match=r"must hold a run\.json that can be read; got No such file"):
         read_run(config.output.parent)

@@ -9,12 +9,14 @@ import pytest
 
 pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
 
+import numpy as np
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
-from adaptive_ot.deep import Interrupted, Progress, train
+from adaptive_ot.deep import Interrupted, Progress, configure, train
 from adaptive_ot.deep.distributed import process_group, rank, world_size
-from patterns import save_patterns, small_run
+from patterns import SIZE, save_patterns, small_run, stripes
 from processes import torchrun
 
 METHODS = ("source-only", "aot", "deepjdot", "dann", "cdan", "caco")
@@ -30,6 +32,29 @@ def config_of(folder, method, name):
         method=method,
         settings={"keys": 4, "threshold": 0.0} if method == "caco" else None,
         **{"iterations": STEPS, "batch": 13, "bottleneck": 16, "evaluate_every": 1, "learning_rate": 0.002},
+    )
+
+
+def save_images(root):
+    """Two domains of two classes; of every third image only the header is whole."""
+    labels, rng = np.arange(45) % 2, np.random.default_rng(0)
+    for domain, contrast in (("clear", 1.0), ("faint", 0.6)):
+        for number, pixels in enumerate(stripes(labels, rng, contrast)):
+            path = root / domain / "ab"[labels[number]] / f"{number:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.clip(128 + 60 * pixels, 0, 255).astype(np.uint8)).save(path)
+            if number % 3 == 1:
+                path.write_bytes(path.read_bytes()[:-100])
+
+
+def config_of_stream(folder, name):
+    """Images that turn out to be bad one by one, each in the process that meets it."""
+    return configure(
+        dataset="folders",
+        **{"root": folder / "images", "source": "clear", "target": "faint", "output": folder / name / "stream"},
+        **{"method": "dann", "network": "convnet", "bottleneck": 8, "resize": SIZE, "crop": SIZE, "device": "cpu"},
+        **{"storage": "stream", "workers": 0, "on_bad_image": "skip", "batch": 5, "iterations": STEPS},
+        **{"evaluate_every": 2, "checkpoint_every": 4, "learning_rate": 0.002},
     )
 
 
@@ -54,6 +79,8 @@ def main(folder):
         for method in METHODS:
             result = train(config_of(folder, method, "together"))
             (folder / f"{method}-{rank()}.json").write_text(json.dumps(result.record()))
+        result = train(config_of_stream(folder, "together"))
+        (folder / f"stream-{rank()}.json").write_text(json.dumps(result.record()))
         stopped(folder)
 
 
@@ -67,9 +94,11 @@ def folder(tmp_path_factory, one_thread):
     """The runs of one process and of two."""
     folder = tmp_path_factory.mktemp("runs")
     save_patterns(folder / "patterns.npz", 45)
+    save_images(folder / "images")
     with torchrun(__file__, folder, 2):
         for method in METHODS:
             train(config_of(folder, method, "alone"))
+        train(config_of_stream(folder, "alone"))
     return folder
 
 
@@ -81,9 +110,9 @@ def weights(output):
     return load_file(output / "checkpoints" / f"step-{STEPS:08}.safetensors")
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_two_processes_train_as_one(folder, method):
-    alone, together = folder / "alone" / method, folder / "together" / method
+@pytest.mark.parametrize("run", [*METHODS, "stream"])
+def test_two_processes_train_as_one(folder, run):
+    alone, together = folder / "alone" / run, folder / "together" / run
     one, two = weights(alone), weights(together)
     assert one.keys() == two.keys()
     for name in one:
@@ -93,10 +122,23 @@ def test_two_processes_train_as_one(folder, method):
     for ours, theirs in zip(lines(together), lines(alone), strict=True):
         assert ours.pop("per_class") == theirs.pop("per_class")
         assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-5)
-    first, second = (json.loads((folder / f"{method}-{k}.json").read_text()) for k in range(2))
+    first, second = (json.loads((folder / f"{run}-{k}.json").read_text()) for k in range(2))
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
     written = json.loads((together / "result.json").read_text())
     assert {**first, "seconds": 0} == {**written, "seconds": 0}
+
+
+def test_bad_images_are_counted_whoever_meets_them(folder):
+    """Some in one process, some in the other, some in both; the checkpoints know them, too."""
+    one, two = (json.loads((folder / name / "stream" / "result.json").read_text()) for name in ("alone", "together"))
+    assert 15 < one["bad_images"] <= 30
+    assert two["bad_images"] == one["bad_images"]
+    for step in (4, STEPS):
+        notes = [
+            json.loads((folder / name / "stream" / "checkpoints" / f"step-{step:08}.json").read_text())["notes"]
+            for name in ("alone", "together")
+        ]
+        assert notes[0]["bad_images"] == notes[1]["bad_images"]
 
 
 def test_a_signal_stops_both(folder):

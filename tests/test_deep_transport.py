@@ -293,14 +293,6 @@ def test_numbers_that_are_none_are_refused(name: str, wrong: float) -> None:
         make_method(name).alignment(pair._replace(target_features=features))
 
 
-@pytest.mark.parametrize(
-    ("changes", "named"), [({"epsilon": 0.0}, "epsilon"), ({"mass": 1.5, "marginals": "fixed-mass"}, "mass")]
-)
-def test_settings_that_make_no_sense(changes: dict[str, Any], named: str) -> None:
-    with pytest.raises(aot.InvalidInput, match=named):
-        make_method("aot", **changes)
-
-
 # Rooms: what the classes of a source batch may send
 
 
@@ -348,9 +340,3 @@ def test_rooms_of_classes_that_are_not_in_the_batch():
     plan = method.alignment(pair._replace(progress=1.0)).plan
     assert plan is not None
     assert plan.sum().item() == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("name", ["alpha", "kappa", "beta"])
-def test_costs_with_a_wrong_sign_are_refused(name):
-    with pytest.raises(aot.InvalidInput, match=name):
-        make_method("aot", **{name: -1.0})

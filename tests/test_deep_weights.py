@@ -151,9 +151,12 @@ def test_code_in_a_pickle_is_not_run(network, tmp_path, how):
         path.write_bytes(pickle.dumps({"conv1.weight": Touch(trace)}))
     else:
         torch.save({"conv1.weight": Touch(trace)}, path, _use_new_zipfile_serialization=how == "torch")
-    with pytest.raises(InvalidInput, match=r"weights\.pth"):
+    with pytest.raises(InvalidInput, match=r"weights\.pth' must hold tensors by name, and nothing else") as error:
         load_backbone(network, str(path))
     assert not trace.exists()
+    complaint = str(error.value)
+    assert "safetensors.torch.save_file" in error.value.remedy
+    assert not [word for word in ("weights_only", "torch.load", "safe_globals", "\n", "\x1b") if word in complaint]
     torch.load(path, weights_only=False) if how != "pickle" else pickle.loads(path.read_bytes())
     assert trace.exists()  # so it would have
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import operator
+from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 LARGEST = 1e100
 SMALLEST = 1 / LARGEST
 LARGEST_SCORE = 1e50
+LARGEST_INTEGER = 2**63 - 1
 
 # Below this a squared distance has too few digits to divide by.
 SMALLEST_SQUARE = 1e-290
@@ -28,26 +31,27 @@ SMALLEST_SQUARE = 1e-290
 REAL = "biuf"
 
 
-def number(name: str, value: Any, *, minimum: float = -LARGEST) -> float:
-    """A real number between `minimum` and what float64 can square."""
+def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float = LARGEST) -> float:
+    """A real number from `minimum` to `maximum`, or what float64 can square."""
     try:
         result = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
         result = math.nan
-    if not minimum <= result <= LARGEST:
-        rule = f"must be a number from {minimum:g} to {LARGEST:g}"
+    if not minimum <= result <= maximum:
+        rule = f"must be a number from {minimum:g} to {maximum:g}"
         raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
 
 
-def whole_number(name: str, value: Any, *, minimum: int) -> int:
-    """An integer of at least `minimum` that fits into 64 bits."""
+def whole_number(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
+    """An integer from `minimum` to `maximum`, or what fits into 64 bits."""
     try:
         result = operator.index(value)
     except TypeError:
         result = minimum - 1
-    if not minimum <= result < 2**63:
-        raise InvalidInput(name, f"must be a whole number from {minimum}", describe(value), f"Choose another {name}.")
+    if not minimum <= result <= maximum:
+        rule = f"must be a whole number from {minimum}{'' if maximum == LARGEST_INTEGER else f' to {maximum}'}"
+        raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
 
 
@@ -257,7 +261,22 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> None:
     """`value` is one of a few words."""
     if not (isinstance(value, str) and value in options):
         allowed = ", ".join(f'"{option}"' for option in options)
-        raise InvalidInput(name, f"must be one of {allowed}", describe(value), f"Choose one of {allowed}.")
+        raise InvalidInput(
+            name, f"must be one of {allowed}", describe(value), f"{nearest(value, options)}Choose one of them."
+        )
+
+
+def nearest(given: Any, known: Iterable[str]) -> str:
+    """The name that a wrong one may have been meant for, to begin a remedy with; nothing, if none is near.
+
+    Examples
+    --------
+    >>> nearest("Passed", ["batch", "passes"]), nearest("colour", ["batch", "passes"])
+    ("Did you mean 'passes'? ", '')
+    """
+    names = {each.casefold(): each for each in known}
+    near = get_close_matches(str(given)[:100].casefold(), names, 1)
+    return f"Did you mean '{names[near[0]]}'? " if near else ""
 
 
 def function(name: str, value: Any) -> None:

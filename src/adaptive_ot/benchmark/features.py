@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot._environment import versions
-from adaptive_ot._validation import number, whole_number
+from adaptive_ot._validation import nearest, number, whole_number
 from adaptive_ot.benchmark.domains import Dataset, read_dataset
 from adaptive_ot.benchmark.draws import Draw, draw
 from adaptive_ot.benchmark.method import Method
@@ -94,7 +94,7 @@ def prepare(
         raise InvalidInput("outliers", "must be a share below 1", outliers, "Choose a smaller one, as 0.2.")
     for method in methods:
         if method not in METHODS:
-            remedy = f"Choose from: {', '.join(map(repr, METHODS))}."
+            remedy = f"{nearest(method, METHODS)}Choose from: {', '.join(map(repr, METHODS))}."
             raise InvalidInput("method", "must be a known one", repr(method), remedy)
     chosen = tuple(dict.fromkeys(methods or METHODS))
     for method in chosen:

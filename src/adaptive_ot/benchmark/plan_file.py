@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from adaptive_ot._files import check_input, trouble
 from adaptive_ot._validation import describe
 from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.fields import refuse_unknown
 from adaptive_ot.errors import InvalidInput
 
 # Fields of a training run that every cell has its own of, that all rows share, and that make a row.
@@ -53,7 +54,7 @@ class PlanFile(NamedTuple):
             remedy = 'Write name = "..." under [[methods]].'
             raise InvalidInput(f"name in plan '{self.path}'", "must be text", describe(name), remedy)
         with says(self.path, name):
-            _refuse_unknown(table, ROW)
+            refuse_unknown(table, sorted(ROW), "key")
             if not isinstance(table.get("method"), str):
                 remedy = 'Write method = "aot", say.'
                 raise InvalidInput("method", "must be text", describe(table.get("method")), remedy)
@@ -77,7 +78,7 @@ def read_plan(path: Path, more: frozenset[str] = frozenset()) -> PlanFile:
     with trouble(f"plan '{path}'", "must be valid TOML"):
         found = tomllib.loads(path.read_text("utf-8"))
     with says(path):
-        _refuse_unknown(found, TOP | more)
+        refuse_unknown(found, sorted(TOP | more), "key")
         for name in ("dataset", "root"):
             if not isinstance(found.get(name), str):
                 raise InvalidInput(name, "must be text", describe(found.get(name)), f'Write {name} = "...".')
@@ -103,13 +104,6 @@ def says(path: Path, row: str | None = None) -> Iterator[None]:
     except InvalidInput as error:
         where = f"in plan '{path}'" if row is None else f"of '{row}' in plan '{path}'"
         raise InvalidInput(f"{error.argument} {where}", error.rule, error.given, error.remedy) from None
-
-
-def _refuse_unknown(table: dict[str, Any], known: Iterable[str]) -> None:
-    for key in table:
-        if key not in known:
-            remedy = f"Known: {', '.join(sorted(known))}."
-            raise InvalidInput(f"'{key}'", "must be a known key", "an unknown one", remedy)
 
 
 def _located(options: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptive_ot._files import write_atomically
-from adaptive_ot._validation import describe
+from adaptive_ot._validation import describe, nearest
 from adaptive_ot.benchmark.deep import DeepBenchmark, assemble, configuration
 from adaptive_ot.benchmark.plan import Outcome, Plan
 from adaptive_ot.benchmark.plan_file import Row, read_plan, says
@@ -116,7 +116,7 @@ def _grids(found: Any, row: Row, settings: Mapping[str, Any]) -> list[Grid]:
     grids = []
     for parameter, values in found.items():
         if parameter not in numbers:
-            remedy = f"Choose from: {', '.join(numbers)}."
+            remedy = f"{nearest(parameter, numbers)}Choose from: {', '.join(numbers)}."
             raise InvalidInput(f"grid '{parameter}'", f"must be a number that '{row.name}' has", "another", remedy)
         if not (isinstance(values, list) and values and all(map(_is_number, values))):
             remedy = f"Write {parameter} = [0.5, 2], say."

@@ -51,6 +51,7 @@ def _run(arguments: list[str]) -> int:
     except ImportError as error:
         raise MissingDependency(error.name or "cyclopts", "cli") from None
     from adaptive_ot.cli.app import app
+    from adaptive_ot.cli.deep_app import field_in_a_file
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for file names that the terminal cannot show
@@ -60,7 +61,7 @@ def _run(arguments: list[str]) -> int:
         return code
     except CycloptsError as error:
         error.verbose = False
-        return _complain(f"{error} Try: adaptive-ot --help", REFUSED)
+        return _complain(f"{field_in_a_file(error) or error} Try: adaptive-ot --help", REFUSED)
 
 
 def _complain(message: str, code: int) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -20,6 +18,7 @@ from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier
 from adaptive_ot.adapt.matching import EPSILON
 from adaptive_ot.cli import adapted, files
 from adaptive_ot.cli.adapted import Adapted
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.solving import Model
 from adaptive_ot.feature_files import Features, matched, read_features
@@ -52,13 +51,13 @@ def run(request: Request) -> int:
     inputs, output, report = (request.source, request.target), request.output, request.report
     if output:
         files.check_output(output, adapted.suffixes(request.method), inputs=inputs)
-    with _named():
+    with named(*OPTIONS):
         estimator = _estimator(request)
     source, target = _read(request)
     if report:
         files.check_report(report, inputs=inputs)
     started = time.perf_counter()
-    with steps_bar() as progress, _named(), warnings.catch_warnings():
+    with steps_bar() as progress, named(*OPTIONS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of libraries, about what the user did not write
         progress(f"adapting {len(source.x)} sources and {len(target.x)} targets")
         try:
@@ -152,13 +151,3 @@ def _adapted(estimator: Any, request: Request, source: Features, target: Feature
     hidden = np.concatenate([y, np.resize(y, len(target.x))])  # never looked at
     estimator.fit(x, hidden, sample_domain=domain)
     return Adapted(estimator, source, target, estimator.predict(x[domain < 0]), None)
-
-
-@contextmanager
-def _named() -> Iterator[None]:
-    """Let complaints name options as the user typed them."""
-    try:
-        yield
-    except InvalidInput as error:
-        name = f"--{error.argument}" if error.argument in OPTIONS else error.argument
-        raise InvalidInput(name, error.rule, error.given, error.remedy) from None

@@ -9,6 +9,7 @@ from cyclopts import App, Parameter
 
 from adaptive_ot import __version__
 from adaptive_ot.cli import deep_app, report_app
+from adaptive_ot.cli.options import Whole
 
 app = App(
     name="adaptive-ot",
@@ -38,8 +39,8 @@ def solve(
     epsilon: float | None = None,
     entropy: Literal["augmented", "product", "counting"] | None = None,
     tolerance: float = 1e-9,
-    max_pivots: int | None = None,
-    max_iterations: int | None = None,
+    max_pivots: Whole | None = None,
+    max_iterations: Whole | None = None,
     report: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
@@ -158,7 +159,7 @@ def adapt(
     reject: str | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     report: Path | None = None,
-    seed: int = 0,
+    seed: Whole = 0,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
     """Labels for a target without labels, from a source with labels that only partly matches it.
@@ -225,11 +226,11 @@ def features(
     output: Annotated[Path, Parameter(alias="-o")],
     method: Annotated[list[str] | None, Parameter(negative=())] = None,
     task: Annotated[list[str] | None, Parameter(negative=())] = None,
-    seeds: int = 3,
-    samples: int = 1000,
-    drop: int = 0,
+    seeds: Whole = 3,
+    samples: Whole = 1000,
+    drop: Whole = 0,
     outliers: float = 0.0,
-    jobs: int = 1,
+    jobs: Whole = 1,
 ) -> int:
     """Adapt from every domain of a dataset to every other, by our methods, POT and SKADA.
 
@@ -263,7 +264,7 @@ def features(
 
 
 @benchmark.command
-def deep(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs: int = 1) -> int:
+def deep(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs: Whole = 1) -> int:
     """Train networks on images: the tasks, methods and seeds of a plan file.
 
     The same command goes on where it was stopped, in the middle of a training, too. See docs/deep_benchmark.md.
@@ -283,7 +284,7 @@ def deep(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs:
 
 
 @benchmark.command
-def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs: int = 1) -> int:
+def sensitivity(plan: Path, /, *, output: Annotated[Path, Parameter(alias="-o")], jobs: Whole = 1) -> int:
     """Vary the parameters of a method one at a time, and draw what comes of it.
 
     The same command goes on where it was stopped. See docs/deep_benchmark.md.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from adaptive_ot import InvalidInput
 from adaptive_ot._validation import whole_number
 from adaptive_ot.benchmark import engine
 from adaptive_ot.benchmark.plan import Outcome, Plan
 from adaptive_ot.benchmark.table import markdown, write_results
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import cells_bar
 
 OPTIONS = ("output", "jobs")
@@ -47,7 +46,7 @@ def features(request: Features) -> int:
             outliers=request.outliers,
         )
 
-    with _named((*OPTIONS, "method", "task", "seeds", "samples", "drop", "outliers")):
+    with named(*OPTIONS, "method", "task", "seeds", "samples", "drop", "outliers"):
         _run(prepared, request.output, request.jobs)
     return 0
 
@@ -56,7 +55,7 @@ def deep(plan: Path, output: Path, jobs: int) -> int:
     """Images, and networks."""
     from adaptive_ot.benchmark.deep import ABOUT, prepare
 
-    with _named(OPTIONS):
+    with named(*OPTIONS):
         _run(partial(prepare, plan, output), output, jobs, partial(markdown, about=ABOUT))
     return 0
 
@@ -65,7 +64,7 @@ def sensitivity(plan: Path, output: Path, jobs: int) -> int:
     """The same for one method with one parameter after the other changed, with a picture."""
     from adaptive_ot.benchmark.sensitivity import draw, markdown, prepare
 
-    with _named(OPTIONS):
+    with named(*OPTIONS):
         found = _run(partial(prepare, plan, output), output, jobs, markdown)
         picture = output / "sensitivity.png"
         draw(*found, picture)
@@ -89,13 +88,3 @@ def _run(
     print(text)
     print(*(f"Written to {path}" for path in written), sep="\n")
     return plan, outcomes
-
-
-@contextmanager
-def _named(options: tuple[str, ...]) -> Iterator[None]:
-    """Let complaints name options as the user typed them."""
-    try:
-        yield
-    except InvalidInput as error:
-        name = f"--{error.argument}" if error.argument.split(" ")[0] in options else error.argument
-        raise InvalidInput(name, error.rule, error.given, error.remedy) from None

@@ -5,7 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import CycloptsError, Parameter, UnknownOptionError
+
+from adaptive_ot.cli.options import Whole
+
+# Fields of a run that are no options: they belong into the file of --config.
+IN_FILES = (
+    *("bottleneck", "learning_rate", "learning_rate_decay", "learning_rate_power", "head_factor", "momentum"),
+    *("weight_decay", "passes", "deterministic", "compile", "resize", "crop", "flip"),
+)
 
 
 def train(
@@ -21,9 +29,9 @@ def train(
     config: Path | None = None,
     network: str | None = None,
     weights: str | None = None,
-    iterations: int | None = None,
-    batch: int | None = None,
-    seed: int | None = None,
+    iterations: Whole | None = None,
+    batch: Whole | None = None,
+    seed: Whole | None = None,
     device: str | None = None,
     precision: Literal["auto", "float32", "tf32", "bf16"] | None = None,
     crop_kind: Literal["resized", "random", "none"] | None = None,
@@ -31,9 +39,9 @@ def train(
     target_class: Annotated[list[str] | None, Parameter(negative=())] = None,
     on_bad_image: Literal["error", "skip"] | None = None,
     storage: Literal["auto", "device", "stream"] | None = None,
-    workers: int | None = None,
-    evaluate_every: int | None = None,
-    checkpoint_every: int | None = None,
+    workers: Whole | None = None,
+    evaluate_every: Whole | None = None,
+    checkpoint_every: Whole | None = None,
 ) -> int:
     """Train a network on labelled images of one domain and unlabelled ones of another.
 
@@ -160,3 +168,12 @@ def predict(
     from adaptive_ot.cli.predicting import predict
 
     return predict(run, images, output, on_bad_image, device)
+
+
+def field_in_a_file(error: CycloptsError) -> str | None:
+    """What to say of an unknown option that is a field of a run."""
+    if not isinstance(error, UnknownOptionError) or "train" not in (error.command_chain or ()):
+        return None
+    typed = (error.token.keyword or error.token.value).split("=")[0]
+    field = typed.removeprefix("--").removeprefix("no-").replace("-", "_")
+    return f"{typed} is not an option: write {field} = ... into a file for --config." if field in IN_FILES else None

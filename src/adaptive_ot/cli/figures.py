@@ -12,9 +12,9 @@ from rich.console import Console
 from adaptive_ot import InvalidInput, plot, solve
 from adaptive_ot._files import make_directory, write_atomically
 from adaptive_ot.cli import show
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.samples import TOY_COST
-from adaptive_ot.cli.training import named
 from adaptive_ot.report.figures import Domains, class_to_drop, figures_of
 from adaptive_ot.report.pictures import saved
 

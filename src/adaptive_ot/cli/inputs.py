@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_ot import DistanceCost, InvalidInput
 from adaptive_ot.cli import files
+from adaptive_ot.cli.options import named
 
 
 class Inputs(NamedTuple):
@@ -43,17 +43,8 @@ class Inputs(NamedTuple):
         sides = (("--source-weights", self.source_weights), ("--target-weights", self.target_weights))
         return [files.read_weights(argument, path) if path else None for argument, path in sides]
 
-    @contextmanager
-    def named(self) -> Iterator[None]:
+    def named(self) -> AbstractContextManager[None]:
         """Let complaints about arrays name the options and files they came from."""
-        weights = {"--source-weights": self.source_weights, "--target-weights": self.target_weights}
-        names = {
-            "cost": f"cost file '{self.cost}'",
-            **{option[2:].replace("-", "_"): f"{option} file '{path}'" for option, path in weights.items() if path},
-            **{name: f"--{name}" for name in ("mass", "tau", "rho")},
-        }
-        try:
-            yield
-        except InvalidInput as error:
-            name = names.get(error.argument, error.argument)
-            raise InvalidInput(name, error.rule, error.given, error.remedy) from None
+        weights = {"source_weights": self.source_weights, "target_weights": self.target_weights}
+        files = {name: f"--{name.replace('_', '-')} file '{path}'" for name, path in weights.items() if path}
+        return named("mass", "tau", "rho", cost=f"cost file '{self.cost}'", **files)

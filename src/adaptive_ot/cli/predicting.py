@@ -15,8 +15,8 @@ from rich.console import Console
 from adaptive_ot import InvalidInput, deep
 from adaptive_ot._files import write_atomically
 from adaptive_ot.cli import files, show
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import training_bar
-from adaptive_ot.cli.training import named
 from adaptive_ot.deep.data.images import SUFFIXES
 from adaptive_ot.deep.data.layouts import entries
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.text import Text
 
 from adaptive_ot import Progress
 from adaptive_ot.cli import show
@@ -119,15 +120,20 @@ def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None
 
 @contextmanager
 def _counting(console: Console, **options: Any) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
-    """A bar for so many of something, with the time that is left; it begins by reading the data."""
+    """A bar for so many of something, with the time that is left; below it, on as many lines as it takes, the rest."""
     from rich import progress
+
+    class Bar(progress.Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            for task in self.tasks:
+                yield self.make_tasks_table([task])
+                yield Text(task.description)
 
     columns = (
         progress.BarColumn(bar_width=24),
         progress.MofNCompleteColumn(),
         progress.TextColumn("time left"),
         progress.TimeRemainingColumn(),
-        progress.TextColumn("{task.description}", markup=False),
     )
-    with progress.Progress(*columns, console=console, transient=True, **options) as bar:
+    with Bar(*columns, console=console, transient=True, **options) as bar:
         yield bar, bar.add_task("reading the data", total=None)

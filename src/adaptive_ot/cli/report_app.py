@@ -7,6 +7,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from adaptive_ot.cli.options import Whole
+
 
 def report(
     path: Path,
@@ -14,7 +16,7 @@ def report(
     *,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     root: Path | None = None,
-    samples: int = 1000,
+    samples: Whole = 1000,
     device: str = "auto",
 ) -> int:
     """Write one HTML page about a solve, an adaptation, a training run or a benchmark: open it in any browser.

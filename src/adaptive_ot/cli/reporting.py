@@ -7,8 +7,8 @@ from pathlib import Path
 from rich.console import Console
 
 from adaptive_ot.cli import show
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar
-from adaptive_ot.cli.training import named
 from adaptive_ot.report import write_report
 
 

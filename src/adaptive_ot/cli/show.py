@@ -154,9 +154,11 @@ def printable(text: str) -> str:
 
 
 def training(now: deep.Progress) -> str:
-    """Where a training is, for the right end of the progress bar."""
-    shown = [f"{name.replace('_', ' ')} {value:.3g}" for name, value in now.losses.items()]
-    return ", ".join([*shown, *([] if now.accuracy is None else [f"target {now.accuracy:.1%}"])])
+    """Where a training is, the most important numbers first."""
+    target = [] if now.accuracy is None else [f"target {now.accuracy:.1%}"]
+    losses = sorted(now.losses.items(), key=lambda loss: loss[0] != "mass")
+    names = [name.removeprefix("plan_").replace("_", " ") for name, _ in losses]
+    return ", ".join([*target, *(f"{name} {value:.3g}" for name, (_, value) in zip(names, losses, strict=True))])
 
 
 def state(now: Progress) -> str:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -15,11 +14,12 @@ from rich.text import Text
 
 from adaptive_ot import InvalidInput, deep
 from adaptive_ot.cli import show
+from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar, training_bar
 from adaptive_ot.deep.distributed import process_group, rank
 
-# Fields of a config that have another name, or none, on the command line.
-OPTIONS = {"settings": "--set", "target_classes": "--target-class", "config": "--config"}
+# Fields of a config that have another name on the command line.
+OTHERWISE = {"settings": "--set", "target_classes": "--target-class"}
 
 
 class Request(NamedTuple):
@@ -38,7 +38,7 @@ class Request(NamedTuple):
 
 def train(request: Request) -> int:
     """Configure, train, and say what came of it; the first of several processes speaks."""
-    with named(*request._fields, *request.fields), process_group():
+    with named(*request._fields, *request.fields, **OTHERWISE), process_group():
         config = deep.configure(
             dataset=request.dataset,
             root=request.root,
@@ -59,14 +59,16 @@ def train(request: Request) -> int:
         if speaks:
             console = Console()
             show.title(console, f"{config.method}: {config.source} to {config.target} of {config.dataset}")
-            _show(console, result)
+            _show_accuracy(console, result)
+            _show_training(console, result)
+            _show_classes(console, result)
     return 0
 
 
 def evaluate(
     run: Path, root: Path | None, test_crops: Literal["centre", "ten"] | None, device: str, as_json: bool
 ) -> int:
-    """Look at the target once more."""
+    """Look at the target once more; what was seen in the training, perhaps with other crops, is not mixed with it."""
     with named("root", "test_crops", "device"), steps_bar() as progress:
         progress(f"looking at the target of {run}")
         result = deep.evaluate(run, root=root, test_crops=test_crops, device=device)
@@ -75,20 +77,9 @@ def evaluate(
         return 0
     console = Console()
     show.title(console, f"{run} on its target")
-    _show(console, result)
+    _show_accuracy(console, result)
+    _show_classes(console, result)
     return 0
-
-
-@contextmanager
-def named(*options: str) -> Iterator[None]:
-    """Let complaints name options as the user typed them."""
-    try:
-        yield
-    except InvalidInput as error:
-        word, *rest = error.argument.split(" ", 1)
-        known = word in options or word in OPTIONS
-        name = " ".join([OPTIONS.get(word, f"--{word.replace('_', '-')}"), *rest]) if known else error.argument
-        raise InvalidInput(name, error.rule, error.given, error.remedy) from None
 
 
 def _settings(given: Sequence[str]) -> dict[str, Any]:
@@ -113,9 +104,12 @@ def _value(text: str) -> Any:
     return value if isinstance(value, int | float) else text
 
 
-def _show(console: Console, of: deep.Result) -> None:
+def _show_accuracy(console: Console, of: deep.Result) -> None:
     show.line(console, "accuracy", f"{of.accuracy:.1%} of the target's images, after the last step")
     show.line(console, "mean class", f"{of.mean_class_accuracy:.1%}, every class counted once")
+
+
+def _show_training(console: Console, of: deep.Result) -> None:
     show.line(console, "best", f"{of.best_accuracy:.1%} at step {of.best_step:,} (oracle: chosen by target labels)")
     if of.transported_mass is not None:
         show.line(console, "mass", f"{of.transported_mass:.3g} of 1 transported, over the last tenth")
@@ -125,6 +119,9 @@ def _show(console: Console, of: deep.Result) -> None:
         show.line(console, "left out", f"{show.count(of.bad_images, 'image')} that could not be used")
     show.line(console, "effort", f"{show.count(of.steps, 'step')} in {of.seconds:,.0f} s")
     show.line(console, "results", f"{of.output}")
+
+
+def _show_classes(console: Console, of: deep.Result) -> None:
     table = Table(box=None, header_style="cyan", padding=(0, 2))
     table.add_column("class", overflow="fold")
     table.add_column("accuracy", justify="right")

@@ -40,11 +40,11 @@ class Manifest(NamedTuple):
     step: int
     bytes: int
     sha256: str
-    config: str
+    run: str
     notes: dict[str, Any]
 
 
-def save_checkpoint(directory: Path, checkpoint: Checkpoint, config: Mapping[str, Any]) -> None:
+def save_checkpoint(directory: Path, checkpoint: Checkpoint, run: Mapping[str, Any]) -> None:
     """Write a checkpoint; only when it is complete, all but the one before it are removed.
 
     Parameters
@@ -53,20 +53,20 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, config: Mapping[str
         Where; made if it does not exist. No other process may write there meanwhile.
     checkpoint
         Tensors may lie on any device.
-    config
-        What the run depends on: a checkpoint is only loaded into the run it belongs to.
+    run
+        What the run depends on, settings and data: a checkpoint is only loaded into the run it belongs to.
     """
     make_directory("checkpoints", directory)
     data = save({name: _copy(tensor) for name, tensor in checkpoint.tensors.items()})
     proof = hashlib.sha256(data).hexdigest()
-    manifest = _signed(Manifest(checkpoint.step, len(data), proof, _digest(config), checkpoint.notes))
+    manifest = _signed(Manifest(checkpoint.step, len(data), proof, _digest(run), checkpoint.notes))
     tensors, about = _files(directory, checkpoint.step)
     write_atomically("checkpoint", tensors, lambda file: file.write(data))
     write_atomically("checkpoint", about, lambda file: file.write(manifest))
     _remove_all_but(directory, {checkpoint.step, *_steps_before(directory, checkpoint.step)[: KEPT - 1]})
 
 
-def load_checkpoint(directory: Path, config: Mapping[str, Any]) -> Checkpoint | None:
+def load_checkpoint(directory: Path, run: Mapping[str, Any]) -> Checkpoint | None:
     """The newest checkpoint that is whole, with tensors on the CPU; None if none was ever completed.
 
     If that is not the newest one, `fallback` says why.
@@ -80,9 +80,10 @@ def load_checkpoint(directory: Path, config: Mapping[str, Any]) -> Checkpoint | 
         except (ValueError, OSError) as error:
             damage.append(f"step {step}: {error}")
             continue
-        if manifest.config != _digest(config):
-            rule, given = "must belong to this run", f"one of other settings at step {step}"
-            raise InvalidInput(f"checkpoints '{directory}'", rule, given, "Choose another directory.")
+        if manifest.run != _digest(run):
+            rule, given = "must belong to this run", f"one of other settings or data at step {step}"
+            remedy = "Restore run.json, or choose another directory."
+            raise InvalidInput(f"checkpoints '{directory}'", rule, given, remedy)
         return Checkpoint(step, tensors, manifest.notes, "; ".join(damage) or None)
     if damage:
         remedy = "Restore them, or remove the directory to start again."

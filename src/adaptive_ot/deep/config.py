@@ -5,14 +5,24 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from types import UnionType
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from adaptive_ot._files import check_input, trouble
-from adaptive_ot._validation import choice, describe, number, whole_number
+from adaptive_ot._validation import choice, describe
+from adaptive_ot.deep.fields import (
+    BelowOne,
+    Count,
+    Natural,
+    NotNegative,
+    Pixels,
+    checked,
+    filled_in,
+    kinds_of,
+    refuse_unknown,
+)
 from adaptive_ot.deep.methods import METHODS, Method
 from adaptive_ot.errors import InvalidInput
 
@@ -41,36 +51,36 @@ class Config:
     settings: Mapping[str, Any] = field(default_factory=dict)
     network: str = "resnet50"
     weights: str | None = None
-    bottleneck: int = 512
+    bottleneck: Count = 512
 
     # The recipe
-    iterations: int = 5000
-    batch: int = 64  # of either domain
-    learning_rate: float = 0.001
-    learning_rate_decay: float = 0.001
-    learning_rate_power: float = 0.75
-    head_factor: float = 10.0
-    momentum: float = 0.9
-    weight_decay: float = 5e-4
+    iterations: Count = 5000
+    batch: Count = 64  # of either domain
+    learning_rate: NotNegative = 0.001
+    learning_rate_decay: NotNegative = 0.001
+    learning_rate_power: NotNegative = 0.75
+    head_factor: NotNegative = 10.0
+    momentum: BelowOne = 0.9
+    weight_decay: NotNegative = 5e-4
     passes: Literal["two", "joint"] = "two"
     precision: Literal["auto", "float32", "tf32", "bf16"] = "auto"
     deterministic: bool = True  # a resumed run equals an uninterrupted one, bit for bit
     compile: bool = False  # the network, by torch.compile
 
     # Images
-    resize: int = 256
-    crop: int = 224
+    resize: Pixels = 256
+    crop: Pixels = 224
     crop_kind: Literal["resized", "random", "none"] = "resized"
     flip: bool = True
     test_crops: Literal["centre", "ten"] = "centre"
     storage: Literal["auto", "device", "stream"] = "auto"
-    workers: int = 4
+    workers: Natural = 4
 
     # The run
-    seed: int = 0
+    seed: Natural = 0
     device: str = "auto"
-    evaluate_every: int = 500
-    checkpoint_every: int = 500
+    evaluate_every: Count = 500
+    checkpoint_every: Count = 500
 
     def record(self) -> dict[str, Any]:
         """As JSON would bring it back."""
@@ -137,7 +147,7 @@ def configure(
     filled = filled_in(method.defaults(), of_method, f"setting of method '{name}'")
     method(filled, 2, 2)  # a small one, which refuses settings that make no sense
     config = _built(values | {"settings": asdict(filled)})
-    _check_ranges(config)
+    _check_sizes(config)
     return config
 
 
@@ -147,58 +157,14 @@ def method_named(name: Any) -> type[Method]:
     return METHODS[name]
 
 
-def filled_in(defaults: Any, given: Mapping[str, Any], what: str) -> Any:
-    """A dataclass with some values changed, each of the right kind, unknown ones refused by name."""
-    hints = get_type_hints(type(defaults))
-    _refuse_unknown(given, hints, what)
-    return replace(defaults, **{name: _checked(name, value, hints[name]) for name, value in given.items()})
-
-
 def _built(values: dict[str, Any]) -> Config:
-    hints = get_type_hints(Config)
-    _refuse_unknown(values, hints, "field of a run")
-    return Config(**{name: _checked(name, value, hints[name]) for name, value in values.items()})
+    kinds = kinds_of(Config)
+    refuse_unknown(values, kinds, "field of a run")
+    return Config(**{name: checked(name, value, kinds[name]) for name, value in values.items()})
 
 
-def _refuse_unknown(given: Mapping[str, Any], known: Mapping[str, Any], what: str) -> None:
-    for name in given:
-        if name not in known:
-            rule = f"must be a known {what}"
-            raise InvalidInput(f"'{name}'", rule, "an unknown name", f"Known are: {', '.join(known) or 'none'}.")
-
-
-def _checked(name: str, value: Any, kind: Any) -> Any:
-    """A value of a field, as TOML, the command line or Python may give it."""
-    if isinstance(kind, UnionType):  # something or nothing
-        return None if value is None else _checked(name, value, get_args(kind)[0])
-    if get_origin(kind) is Literal:
-        choice(name, value, get_args(kind))
-    elif kind is int:
-        return whole_number(name, value, minimum=0)
-    elif kind is float:
-        return number(name, value)
-    elif kind is Path:
-        if not isinstance(value, str | Path):
-            raise InvalidInput(name, "must be a path", describe(value), "Write it in quotes.")
-        return Path(value)
-    elif get_origin(kind) is tuple:
-        if not (isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)):
-            raise InvalidInput(name, "must be a list of names", describe(value), "Write it as a list of words.")
-        return tuple(value)
-    elif get_origin(kind) is not Mapping and not isinstance(value, kind):
-        rule, remedy = {bool: ("true or false", "Choose one."), str: ("a word", "Write it in quotes.")}[kind]
-        raise InvalidInput(name, f"must be {rule}", describe(value), remedy)
-    return value
-
-
-def _check_ranges(config: Config) -> None:
-    """Numbers that make no sense."""
-    for name in ("bottleneck", "iterations", "batch", "resize", "crop", "evaluate_every", "checkpoint_every"):
-        whole_number(name, getattr(config, name), minimum=1)
-    for name in ("learning_rate", "learning_rate_decay", "head_factor", "momentum", "weight_decay"):
-        number(name, getattr(config, name), minimum=0.0)
-    if config.momentum >= 1:
-        raise InvalidInput("momentum", "must be below 1", config.momentum, "Choose 0.9, say.")
+def _check_sizes(config: Config) -> None:
+    """Pixels that contradict each other."""
     if config.crop > config.resize:
         remedy = "Choose a smaller crop, or a larger resize."
         raise InvalidInput("crop", f"must be at most resize, {config.resize}", config.crop, remedy)

@@ -29,6 +29,7 @@ def probabilities(network: Network, store: Store, config: Config) -> np.ndarray:
     with computing(store.device, config):
         found += [of_pixels(network, pixels, config) for pixels in store.batches(parts)]
     network.train(was_training)
+    store.agree()
     return gather(torch.cat(found)).cpu().numpy()
 
 

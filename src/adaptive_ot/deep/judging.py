@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adaptive_ot.errors import InvalidInput
+from adaptive_ot.deep.fields import Count, Natural, NotNegative, Share, restored
 
 
 class Accuracy(NamedTuple):
@@ -22,14 +22,14 @@ class Accuracy(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came of a training run, or of another look at one.
+    """What came of a training run; after another look at its target, with the accuracies of that.
 
     Attributes
     ----------
     accuracy, mean_class_accuracy, per_class
         On the target, of the network after the last step: the headline.
     best_accuracy, best_step
-        The highest accuracy of all evaluations. An oracle: it is chosen by the labels of the target.
+        The highest accuracy of all evaluations of the training. An oracle: it is chosen by the labels of the target.
     transported_mass
         Mean over the last tenth of the run; None for methods without a plan.
     plan_purity
@@ -42,16 +42,16 @@ class Result:
         The directory of the run.
     """
 
-    accuracy: float
-    mean_class_accuracy: float
-    per_class: dict[str, float]
-    best_accuracy: float
-    best_step: int
-    transported_mass: float | None
-    plan_purity: float | None
-    steps: int
-    seconds: float
-    bad_images: int
+    accuracy: Share
+    mean_class_accuracy: Share
+    per_class: dict[str, Share]
+    best_accuracy: Share
+    best_step: Count
+    transported_mass: NotNegative | None
+    plan_purity: NotNegative | None
+    steps: Count
+    seconds: NotNegative
+    bad_images: Natural
     output: Path
 
     def record(self) -> dict[str, Any]:
@@ -61,11 +61,7 @@ class Result:
     @classmethod
     def of(cls, record: Mapping[str, Any], output: Path) -> Result:
         """From `record`."""
-        names = {each.name for each in fields(cls)} - {"output"}
-        if set(record) != names:
-            rule, remedy = "must hold a result of this version", "Train it again, or use the version that wrote it."
-            raise InvalidInput(f"run '{output}'", rule, "another", remedy)
-        return cls(**record, output=output)
+        return restored(cls, {**record, "output": output}, output, "result.json")
 
 
 def judge(predicted: np.ndarray, labels: np.ndarray, classes: tuple[str, ...]) -> Accuracy:

@@ -66,7 +66,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
     Raises
     ------
     Interrupted
-        On Ctrl-C or SIGTERM, after a checkpoint.
+        On Ctrl-C or SIGTERM, after a checkpoint; a plain KeyboardInterrupt, if it was still loading.
     """
     report = progress or (lambda _: None)
 
@@ -75,7 +75,8 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
 
     device = pick_device(config.device)
     seeded = [device] if device.type == "cuda" else []  # by every step, and given back as they were
-    with process_group(), _signals() as told_to_stop, torch.random.fork_rng(devices=seeded):
+    signals = _Signals()
+    with process_group(), signals.heard(), torch.random.fork_rng(devices=seeded):
         source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
             if directory.result:
@@ -89,7 +90,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                 note = f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})"
                 report(Progress(begin.step, config.iterations, {}, note=note))
             clock = time.perf_counter() - begin.notes["seconds"]
-            accuracy = None
+            accuracy, signals.trains = None, True
             for step, (ours, theirs) in enumerate(paired_batches(config, source, target, begin.step), begin.step):
                 with computing(device, config):
                     losses = training.learn(step, ours, theirs)
@@ -104,7 +105,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                         accuracy = line["accuracy"]
                     directory.append(line)
                     report(Progress(done, config.iterations, numbers, accuracy))
-                stops = said_anywhere(told_to_stop()) and not last
+                stops = said_anywhere(signals.told_to_stop) and not last
                 if stops or (keep_network if last else done % config.checkpoint_every == 0):
                     bad = _bad_images(begin, source, target)
                     notes = {"seconds": time.perf_counter() - clock, "bad_images": bad}
@@ -133,6 +134,8 @@ def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDire
 
 def _bad_images(begin: Checkpoint, *stores: Store) -> list[str]:
     """Those that turned up so far; of a stream, also before the checkpoint that a run began with."""
+    for store in stores:
+        store.agree()
     return sorted({*begin.notes["bad_images"], *(path for store in stores for path, _ in store.bad)})
 
 
@@ -182,25 +185,32 @@ def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_ima
     )
 
 
-@contextmanager
-def _signals() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C or SIGTERM came: a step is finished before it is obeyed. A second Ctrl-C is obeyed at once.
+class _Signals:
+    """Ctrl-C and SIGTERM: as long as a run only loads, they end it at once; then a step is finished before.
 
-    A second SIGTERM is not: a pool of processes that has lost one sends it to those that were told already.
+    A second Ctrl-C is obeyed at once, too. A second SIGTERM is not: a pool of processes that has lost one sends it to
+    those that were told already.
     """
-    told = threading.Event()
-    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
-        yield told.is_set
-        return
 
-    def hear(number: int, _: object) -> None:
-        if told.is_set() and number == signal.SIGINT:
+    def __init__(self) -> None:
+        self.trains = self.told_to_stop = False
+
+    @contextmanager
+    def heard(self) -> Iterator[None]:
+        """As long as this lasts."""
+        if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+            yield
+            return
+        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _hear(self, number: int, _: object) -> None:
+        if not self.trains:
+            raise KeyboardInterrupt("stopped while loading; the same run goes on")
+        if self.told_to_stop and number == signal.SIGINT:
             raise KeyboardInterrupt
-        told.set()
-
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield told.is_set
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        self.told_to_stop = True

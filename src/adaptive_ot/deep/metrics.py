@@ -11,7 +11,11 @@ from typing import IO, Any
 
 from adaptive_ot._files import trouble, write_atomically
 from adaptive_ot._records import flat
-from adaptive_ot.errors import InvalidInput
+from adaptive_ot.deep.fields import Natural, checked
+from adaptive_ot.deep.methods.method import diverged
+
+# Everything else in a line is a number.
+KINDS = {"step": Natural, "per_class": dict[str, float]}
 
 
 class Metrics:
@@ -22,7 +26,8 @@ class Metrics:
     path
         The file.
     before
-        Only lines of earlier steps are kept: those from there on come again. What a crash has torn is not a line.
+        Only lines of earlier steps are kept: those from there on come again. What a crash has torn is no line, nor is
+        what no run writes.
     writes
         False for a process that only looks on: it has the same `lines`, the file is another's.
     """
@@ -47,8 +52,7 @@ class Metrics:
         try:
             text = _text(line)
         except ValueError:
-            given, remedy = f"{_not_finite(line)} at step {line['step']}", "Lower the learning rate."
-            raise InvalidInput("metrics", "must stay finite", given, remedy) from None
+            raise diverged("metrics", f"{_not_finite(line)} at step {line['step']}") from None
         if self._file:
             with trouble(self._name, "must have room for the metrics"):
                 if self._file.write(text) != len(text):
@@ -71,12 +75,14 @@ def _text(line: Mapping[str, Any]) -> bytes:
 
 
 def _parsed(line: bytes) -> dict[str, Any] | None:
-    """A line, if it is whole."""
+    """A line, if it is whole and holds what a run writes."""
     try:
         found = json.loads(line)
-        return found if line.endswith(b"\n") and found["step"] >= 0 else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+        for name, value in found.items():
+            checked(name, value, KINDS.get(name, float))
+    except (ValueError, AttributeError, RecursionError):
         return None
+    return found if line.endswith(b"\n") and "step" in found else None
 
 
 def _not_finite(line: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn.functional import adaptive_avg_pool1d
 
-from adaptive_ot._validation import describe, whole_number
+from adaptive_ot._validation import describe, nearest, whole_number
 from adaptive_ot.deep._torchvision import models
 from adaptive_ot.deep.device import full_precision
 from adaptive_ot.deep.weights import load_backbone
@@ -154,7 +154,7 @@ def _builder(name: str) -> Callable[[], Backbone]:
         return lambda: _timm(name.removeprefix(TIMM))
     if name not in BACKBONES:
         rule = f"must be one of {', '.join(BACKBONES)}, or {TIMM}NAME"
-        raise InvalidInput("network", rule, describe(name), "Choose one of them.")
+        raise InvalidInput("network", rule, describe(name), f"{nearest(name, BACKBONES)}Choose one of them.")
     return BACKBONES[name]
 
 

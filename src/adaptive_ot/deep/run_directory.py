@@ -23,6 +23,7 @@ from adaptive_ot._files import alone_in, make_directory, trouble, write_atomical
 from adaptive_ot._records import differences
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.fields import restored
 from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.errors import InvalidInput
 
@@ -70,8 +71,9 @@ class RunDirectory:
     def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
         self.path, self._name = config.output, f"output '{config.output}'"
         data = json.loads(json.dumps(data))
-        self._begin({"config": config.record(), "data": data, "environments": [environment()]})
-        self._resume(config, writes=True)
+        record = {"config": config.record(), "data": data, "environments": [environment()]}
+        self._begin(record)
+        self._resume(record, writes=True)
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines of the metrics so far."""
@@ -87,7 +89,7 @@ class RunDirectory:
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and the lines before it."""
         self._metrics.settle()
-        save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._decisive)
+        save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._identity)
 
     def finish(self, result: Mapping[str, Any]) -> None:
         """Write what came of it."""
@@ -129,11 +131,11 @@ class RunDirectory:
             or (self.path / RESULT).exists()
         )
 
-    def _resume(self, config: Config, *, writes: bool) -> None:
+    def _resume(self, record: Mapping[str, Any], *, writes: bool) -> None:
         """Look where it goes on."""
-        self._decisive = decisive(config)
+        self._identity = _identity(record)
         self.result = _result(self.path)
-        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._decisive)
+        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._identity)
         step = math.inf if self.result else self.checkpoint.step if self.checkpoint else 0
         self._metrics = Metrics(self.path / METRICS, before=step, writes=writes)
 
@@ -145,9 +147,9 @@ class RunDirectory:
 class Onlooker(RunDirectory):
     """A run that another process writes, seen by one that shares its work: the same, but nothing is written."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
         self.path, self._name = config.output, f"output '{config.output}'"
-        self._resume(config, writes=False)
+        self._resume({"config": config.record(), "data": data}, writes=False)
 
     def save(self, checkpoint: Checkpoint) -> None: ...
     def finish(self, result: Mapping[str, Any]) -> None: ...
@@ -167,7 +169,7 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
         Of several processes that share a run, one.
     """
     if not writes:
-        yield Onlooker(config)
+        yield Onlooker(config, data)
         return
     make_directory("output", config.output)
     with alone_in(config.output):
@@ -181,21 +183,21 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
 def read_run(path: Path) -> Run:
     """A run as it lies in its directory, without changing anything."""
     record = _read_run(path)
-    config = _config(path, record["config"])
-    checkpoint = load_checkpoint(path / CHECKPOINTS, decisive(config))
+    config = restored(Config, record["config"], path, RUN)
+    checkpoint = load_checkpoint(path / CHECKPOINTS, _identity(record))
     return Run(config, record["data"], checkpoint, _result(path))
 
 
 def read_account(path: Path) -> Account:
     """How a run went so far, without changing anything; checkpoints are not looked at."""
     record = _read_run(path)
-    config = _config(path, record["config"])
+    config = restored(Config, record["config"], path, RUN)
     lines = Metrics(path / METRICS, before=math.inf, writes=False).lines
     return Account(config, record["data"], record["environments"], lines, _result(path))
 
 
 def decisive(config: Config) -> dict[str, Any]:
-    """What the result depends on."""
+    """What the result depends on, beside the data."""
     return {name: value for name, value in config.record().items() if name not in FREE}
 
 
@@ -212,23 +214,21 @@ def _read_run(path: Path) -> dict[str, Any]:
     return record
 
 
-def _config(path: Path, record: dict[str, Any]) -> Config:
-    try:
-        kinds = {"root": Path, "output": Path, "target_classes": tuple}
-        values: dict[str, Any] = record | {name: kind(record[name]) for name, kind in kinds.items()}
-        return Config(**values)
-    except (TypeError, KeyError) as error:
-        rule, remedy = f"must hold a {RUN} of this version", "Train it again, or use the version that wrote it."
-        raise InvalidInput(f"run '{path}'", rule, error, remedy) from None
-
-
 def _read_object(path: Path) -> dict[str, Any]:
     name = f"run '{path.parent}'"
     with trouble(name, f"must hold a {path.name} that can be read"):
-        found = json.loads(path.read_bytes())
+        found = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
     if not isinstance(found, dict):
         raise InvalidInput(name, f"must hold a {path.name} that can be read", "something else", "Check the path.")
     return found
+
+
+def _finite(text: str) -> float:
+    """Python reads NaN and infinities, too."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text}")
+    return value
 
 
 def _result(path: Path) -> dict[str, Any] | None:

@@ -11,9 +11,10 @@ from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
 from adaptive_ot.deep.checkpoint import Checkpoint
-from adaptive_ot.deep.config import Config, filled_in, method_named
+from adaptive_ot.deep.config import Config, method_named
 from adaptive_ot.deep.device import full_precision, memory_format
 from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
+from adaptive_ot.deep.fields import filled_in
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network, build_network
 

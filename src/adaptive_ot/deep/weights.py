@@ -60,7 +60,7 @@ def load_backbone(network: Network, weights: str) -> None:
         check_input(name, path, SUFFIXES)
         with trouble(name, f"must be a valid {path.suffix.lower()} file of weights"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            content = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pickled(path)
+            content = load_file(path) if path.suffix.lower() == ".safetensors" else _load_pickled(name, path)
     state = _state_dict(name, content)
     unused = tuple(f"{layer}." for layer in network.published_head)
     state = {key: value for key, value in state.items() if not key.startswith(unused)}
@@ -96,13 +96,20 @@ def _download(network: str) -> Any:
         raise InvalidInput(f"weights '{DOWNLOAD}'", "must be within reach", reason, remedy) from None
 
 
-def _load_pickled(path: Path) -> Any:
+def _load_pickled(name: str, path: Path) -> Any:
     """What torch.save wrote, without running what a pickle may ask for."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
                 raise ValueError("compressed entries, which torch.save does not write")  # and may unpack to terabytes
-    return torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception:  # whose message tells how to run what is in the file
+        given = "other objects, or a damaged file"
+        remedy = "Convert it where it was made: safetensors.torch.save_file(network.state_dict(), 'w.safetensors')."
+        raise InvalidInput(name, "must hold tensors by name, and nothing else", given, remedy) from None
 
 
 def _state_dict(name: str, content: Any) -> dict[str, torch.Tensor]:

@@ -1,4 +1,4 @@
-"""What a page can hold. Readers of runs make these, `html.page.render` turns them into HTML; neither knows the other."""
+"""What a page can hold. Readers of runs make these, `html/page.py` turns them into HTML; neither knows the other."""
 
 from __future__ import annotations
 

@@ -14,18 +14,19 @@ from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.device import pick_device
 from adaptive_ot.deep.embedding import Embedding, Side, embed
+from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.methods.transport import TransportMethod
-from adaptive_ot.deep.run_directory import RESULT, RUN, Account, read_account
+from adaptive_ot.deep.run_directory import read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
-from adaptive_ot.report.fields import Fields, counted, folded, is_number
+from adaptive_ot.report.fields import counted, folded
 from adaptive_ot.report.pictures import drawn
 from adaptive_ot.report.solutions import explorer, match_of
 from adaptive_ot.report.thumbnails import thumbnails
 
 # Numbers of a line that make no curve.
-NOT_DRAWN = {"step", "mean_class_accuracy"}
+NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 
@@ -33,30 +34,26 @@ ORACLE = "oracle: judged by labels of the target, which the training never sees"
 def page_of(path: Path, *, root: Path | None, samples: int, device: str, report: Callable[[str], None]) -> Page:
     """How a run went, finished or not, and whom its network and its method would match."""
     account = read_account(path)
-    config, record = account.config, Fields(f"'{path / RUN}'", account.config.record())
-    method, dataset = record.text("method"), record.text("dataset")
-    lines = [numbers for line in account.lines if (numbers := _numbers(line))]
-    parts: list[Part] = [_state(path, account, lines, record.whole("iterations"))]
+    config, lines = account.config, account.lines
+    result = None if account.result is None else Result.of(account.result, path)
+    parts: list[Part] = [Facts("Result", _result(result)) if result else _so_far(lines, config.iterations)]
     if any(set(line) - NOT_DRAWN for line in lines):
         report("drawing how it went")
         text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
         light, dark = drawn(lambda: plot.training(lines))
         parts.append(Picture("Training", light, dark, text))
-    parts += _classes(path, account)
-    if account.result is not None:
+    parts += _classes(result, lines)
+    if result:
         parts += _explored(path, config, root, samples, device, report)
     parts.append(folded("Configuration", config.record()))
     for number, each in enumerate(account.environments, start=1):
         title = "Environment" if len(account.environments) == 1 else f"Environment {number}"
         parts.append(folded(title, each if isinstance(each, Mapping) else {"unknown": each}))
-    title = f"{method}: {record.text('source')} to {record.text('target')}"
-    return Page(title, f"A training run of adaptive-ot on {dataset}", parts)
+    title = f"{config.method}: {config.source} to {config.target}"
+    return Page(title, f"A training run of adaptive-ot on {config.dataset}", parts)
 
 
-def _state(path: Path, account: Account, lines: list[dict[str, float]], iterations: int) -> Facts | Note:
-    """What came of it; or how far it is."""
-    if account.result is not None:
-        return Facts("Result", _result(Fields(f"'{path / RESULT}'", account.result)))
+def _so_far(lines: list[dict[str, Any]], iterations: int) -> Note:
     step = int(lines[-1]["step"]) + 1 if lines else 0
     last = next((line for line in reversed(lines) if "accuracy" in line), None)
     so_far = f" It had {last['accuracy']:.1%} of the target right at step {int(last['step']) + 1:,}." if last else ""
@@ -67,30 +64,31 @@ def _state(path: Path, account: Account, lines: list[dict[str, float]], iteratio
     )
 
 
-def _result(of: Fields) -> list[tuple[str, str]]:
+def _result(of: Result) -> list[tuple[str, str]]:
     rows = [
-        ("accuracy", f"{of.number('accuracy'):.1%} of the target's images, after the last step"),
-        ("mean class", f"{of.number('mean_class_accuracy'):.1%}, every class counted once"),
-        ("best", f"{of.number('best_accuracy'):.1%} at step {of.whole('best_step'):,} ({ORACLE})"),
+        ("accuracy", f"{of.accuracy:.1%} of the target's images, after the last step"),
+        ("mean class", f"{of.mean_class_accuracy:.1%}, every class counted once"),
+        ("best", f"{of.best_accuracy:.1%} at step {of.best_step:,} ({ORACLE})"),
     ]
-    if of.is_given("transported_mass"):
-        rows.append(("mass", f"{of.number('transported_mass'):.3g} of 1 transported, over the last tenth"))
-    if of.is_given("plan_purity"):
-        rows.append(("purity", f"{of.number('plan_purity'):.1%} of it within a class ({ORACLE})"))
-    if of.whole("bad_images"):
-        rows.append(("left out", f"{counted(of.whole('bad_images'), 'image')} that could not be used"))
-    return [*rows, ("effort", f"{counted(of.whole('steps'), 'step')} in {of.number('seconds'):,.0f} s")]
+    if of.transported_mass is not None:
+        rows.append(("mass", f"{of.transported_mass:.3g} of 1 transported, over the last tenth"))
+    if of.plan_purity is not None:
+        rows.append(("purity", f"{of.plan_purity:.1%} of it within a class ({ORACLE})"))
+    if of.bad_images:
+        rows.append(("left out", f"{counted(of.bad_images, 'image')} that could not be used"))
+    return [*rows, ("effort", f"{counted(of.steps, 'step')} in {of.seconds:,.0f} s")]
 
 
-def _classes(path: Path, account: Account) -> list[Table]:
+def _classes(result: Result | None, lines: list[dict[str, Any]]) -> list[Table]:
     """The accuracy of every class, after the last step or at the last evaluation."""
-    evaluated = [line for line in account.lines if isinstance(line.get("per_class"), dict)]
-    found = account.result or (evaluated[-1] if evaluated else None)
-    if found is None:
+    evaluated = [line for line in lines if "per_class" in line]
+    if result:
+        per_class, when = result.per_class, "After the last step."
+    elif evaluated:
+        per_class, when = evaluated[-1]["per_class"], f"At step {evaluated[-1]['step'] + 1:,}."
+    else:
         return []
-    per_class = Fields(f"'{path}'", found).numbers("per_class")
     rows = [(name, round(100 * accuracy, 1)) for name, accuracy in per_class.items()]
-    when = "After the last step." if account.result else f"At step {found['step'] + 1:,}."
     return [Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Labels of the target tell.")]
 
 
@@ -143,9 +141,3 @@ def _samples(side: Side, classes: tuple[str, ...]) -> Samples:
         predicted=[classes[k] for k in predicted],
         images=thumbnails(side.thumbnails),
     )
-
-
-def _numbers(line: Mapping[str, Any]) -> dict[str, float]:
-    """Those of a line that are numbers; nothing, if its step is none."""
-    found = {name: value for name, value in line.items() if is_number(value)}
-    return found if "step" in found else {}

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_ot._files import check_input, open_archive, trouble
-from adaptive_ot._validation import choice
+from adaptive_ot._validation import choice, nearest
 from adaptive_ot.deep.data.images import ImageFile
 from adaptive_ot.deep.data.layouts import ByClass, entries, folders, read_archive, read_folders, read_list
 from adaptive_ot.errors import InvalidInput
@@ -84,17 +84,22 @@ def read_domains(
 
 def _reader(dataset: str) -> Callable[[Path, str, str], tuple[str, ByClass]]:
     """Reads the named domain below the root, in the role of source or target."""
-    if dataset == "folders":
-        return lambda root, role, name: (name, read_folders(root, root / name))
-    if dataset == "lists":
-        return lambda root, role, name: (name, read_list(root, root / name))
+
+    def folder(root: Path, role: str, name: str) -> tuple[str, ByClass]:
+        _check_there(root, role, name, "folder", os.path.isdir)
+        return name, read_folders(root, root / name)
+
+    def list_file(root: Path, role: str, name: str) -> tuple[str, ByClass]:
+        _check_there(root, role, name, "text file", os.path.isfile)
+        return name, read_list(root, root / name)
 
     def published(root: Path, role: str, name: str) -> tuple[str, ByClass]:
         domains = {_spelling(each): each for each in PUBLISHED[dataset]}
         known = domains.get(_spelling(name))
         if known is None:
             rule = f"must be a domain of {dataset}: {', '.join(domains.values())}"
-            raise InvalidInput(role, rule, repr(name), "Choose one of them.")
+            remedy = f"{nearest(name, domains.values())}Choose one of them."
+            raise InvalidInput(role, rule, repr(name), remedy)
         archives = [Path(each.path) for each in entries(root, root) if each.name.endswith(".tar")]
         found = [*folders(root, root), *archives]
         at = [each for each in found if _spelling(each.name.removesuffix(".tar")) == _spelling(known)]
@@ -106,7 +111,16 @@ def _reader(dataset: str) -> Callable[[Path, str, str], tuple[str, ByClass]]:
             raise InvalidInput(role, rule, given, "Remove one of them." if at else "Check the root.")
         return known, read_archive(root, at[0]) if at[0].suffix == ".tar" else read_folders(root, at[0])
 
-    return published
+    return {"folders": folder, "lists": list_file}.get(dataset, published)
+
+
+def _check_there(root: Path, role: str, name: str, what: str, is_one: Callable[[str], bool]) -> None:
+    """The name is that of a folder or a file below the root (the checks of os.path never raise)."""
+    if not is_one(os.path.join(root, name)):
+        with trouble("root", "must be a directory that can be read"):
+            found = [each for each in sorted(os.listdir(root)) if each[0] != "." and is_one(os.path.join(root, each))]
+        remedy = f"{nearest(name, found)}There are: {_listed(found, 10)}."
+        raise InvalidInput(role, f"must be a {what} below the root '{root}'", repr(name), remedy)
 
 
 def _spelling(name: str) -> str:
@@ -157,7 +171,8 @@ def _digit_arrays(name: str, arrays: np.lib.npyio.NpzFile, role: str, domain: st
     known = [key.removesuffix("_train_x") for key in arrays.files if key.endswith("_train_x")]
     if domain not in known or f"{domain}_train_y" not in arrays.files:
         rule = f"must be a domain of the file: {_listed(known)}"
-        raise InvalidInput(role, rule, repr(domain), f"Save {domain}_train_x and {domain}_train_y.")
+        remedy = f"{nearest(domain, known)}Choose one of them, or save {domain}_train_x and {domain}_train_y."
+        raise InvalidInput(role, rule, repr(domain), remedy)
     x, y = arrays[f"{domain}_train_x"], arrays[f"{domain}_train_y"]
     pictures = x.dtype == np.uint8 and (x.ndim == 3 or (x.ndim == 4 and x.shape[3] == 3)) and x.size
     if not pictures or y.shape != x.shape[:1] or y.dtype.kind not in "iu":
@@ -174,6 +189,6 @@ def _ordered(classes: Sequence[str] | map[str] | ByClass) -> tuple[str, ...]:
     return tuple(sorted(classes, key=(lambda label: (int(label), label)) if numeric else None))
 
 
-def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(map(repr, names[:40])) or "none"
-    return f"{shown} and {len(names) - 40} more" if len(names) > 40 else shown
+def _listed(names: Sequence[str], most: int = 40) -> str:
+    shown = ", ".join(map(repr, names[:most])) or "none"
+    return f"{shown} and {len(names) - most} more" if len(names) > most else shown

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import warnings
 from collections.abc import Iterator
@@ -70,16 +71,22 @@ def _opened(image: ImageFile) -> Iterator[Image.Image]:
     """The picture with its header read and judged. Whatever goes wrong inside is a DataError: decoders raise all."""
     try:
         with _bytes(image) as file, Image.open(file, formats=FORMATS) as picture:
-            width, height = picture.size
-            if width * height > MOST_PIXELS:
-                raise ValueError(f"{width} x {height} pixels are more than {MOST_PIXELS:,}")
+            pixels = picture.width * picture.height
+            if pixels > MOST_PIXELS:
+                raise ValueError(_too_many(pixels))
             yield picture
     except UnidentifiedImageError:
         raise DataError(image.name, f"it is not a valid image of the kinds {', '.join(FORMATS)}") from None
+    except Image.DecompressionBombError as error:  # beyond a limit of Pillow's own, which is higher
+        raise DataError(image.name, _too_many(int(re.findall(r"\d+", str(error))[0]))) from None
     except OSError as error:
         raise DataError(image.name, error.strerror or str(error) or "it cannot be read") from None
     except Exception as error:
         raise DataError(image.name, str(error) or type(error).__name__) from None
+
+
+def _too_many(pixels: int) -> str:
+    return f"{pixels:,} pixels are more than {MOST_PIXELS:,}"
 
 
 def _bytes(image: ImageFile) -> BinaryIO:

@@ -24,6 +24,7 @@ from torch.utils.data import DataLoader, Dataset
 from adaptive_ot._validation import choice, whole_number
 from adaptive_ot.deep.data.domain import Domain
 from adaptive_ot.deep.data.images import check_image, quietly, read_image
+from adaptive_ot.deep.distributed import of_all_processes
 from adaptive_ot.errors import DataError, InvalidInput
 
 # A store on the device takes at most this, and at most a quarter of what is free.
@@ -62,6 +63,10 @@ class Store(ABC):
         if isinstance(images, np.ndarray):
             return np.ones(len(self), np.bool_)
         return np.array([image.name not in self._bad for image in images])
+
+    def agree(self) -> None:
+        """Let every process know the bad images that any of them has met; all must call it."""
+        self._bad.update(of_all_processes(self.bad))
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn import functional
 
+from adaptive_ot.deep.fields import NotNegative, Share
 from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
@@ -27,8 +28,8 @@ class ALDA(Method):
     class Settings:
         """Defaults of train.py; the digits have a threshold of 0.6 there."""
 
-        trade_off: float = 1.0
-        threshold: float = 0.9  # how sure a prediction must be to count as a label of the target
+        trade_off: NotNegative = 1.0
+        threshold: Share = 0.9  # how sure a prediction must be to count as a label of the target
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)

@@ -23,7 +23,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from adaptive_ot._validation import SMALLEST, number, whole_number
+from adaptive_ot.deep.fields import BelowOne, Count, NotNegative, Positive, Share
 from adaptive_ot.deep.methods.adversarial import ramp
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
@@ -35,12 +35,12 @@ class CaCo(Method):
     class Settings:
         """Defaults of the official code."""
 
-        trade_off: float = 1.0
-        keys: int = 100  # of every class
-        temperature: float = 0.07
-        momentum: float = 0.999
-        threshold: float = 0.9  # how sure a prediction must be to make a key of a target image
-        reliability_margin: float = 0.1  # keys weigh up to this much less or more than 1
+        trade_off: NotNegative = 1.0
+        keys: Count = 100  # of every class
+        temperature: Positive = 0.07
+        momentum: Share = 0.999
+        threshold: Share = 0.9  # how sure a prediction must be to make a key of a target image
+        reliability_margin: BelowOne = 0.1  # keys weigh up to this much less or more than 1
 
     encoder: nn.Module
     keys: torch.Tensor
@@ -50,8 +50,6 @@ class CaCo(Method):
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        whole_number("keys", settings.keys, minimum=1)
-        number("temperature", settings.temperature, minimum=SMALLEST)
         self.register_buffer("keys", torch.zeros(classes, settings.keys, features))
         self.register_buffer("reliability", torch.ones(classes, settings.keys))
         self.register_buffer("entered", torch.zeros(classes, dtype=torch.int64))  # keys so far; the next slot follows

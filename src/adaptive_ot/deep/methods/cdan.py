@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import torch
 
-from adaptive_ot._validation import whole_number
+from adaptive_ot.deep.fields import Count, Natural, NotNegative
 from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
@@ -26,17 +26,16 @@ class CDAN(Method):
     class Settings:
         """Defaults of the paper and of thuml/CDAN."""
 
-        trade_off: float = 1.0
+        trade_off: NotNegative = 1.0
         entropy_conditioning: bool = True
-        largest_product: int = 4096  # from here on random projections stand for the outer product
-        projections: int = 1024
+        largest_product: Natural = 4096  # from here on random projections stand for the outer product
+        projections: Count = 1024
 
     feature_directions: torch.Tensor
     class_directions: torch.Tensor
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        whole_number("projections", settings.projections, minimum=1)
         self.projects = features * classes > settings.largest_product
         if self.projects:
             self.register_buffer("feature_directions", torch.randn(features, settings.projections))

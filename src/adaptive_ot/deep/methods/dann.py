@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from adaptive_ot.deep.fields import NotNegative
 from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
@@ -20,7 +21,7 @@ class DANN(Method):
     class Settings:
         """Defaults of thuml/CDAN."""
 
-        trade_off: float = 1.0
+        trade_off: NotNegative = 1.0
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)

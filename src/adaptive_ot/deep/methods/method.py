@@ -38,10 +38,16 @@ class Alignment(NamedTuple):
     plan: torch.Tensor | None = None  # who was matched with whom, if the method knows
 
 
+def diverged(what: str, given: str) -> InvalidInput:
+    """What to say after a step too far."""
+    remedy = "Lower the learning rate, in a new directory: this one keeps its settings."
+    return InvalidInput(what, "must stay finite", given, remedy)
+
+
 def require_finite(what: str, values: torch.Tensor) -> None:
-    """Numbers that a solver is about to see: after a step too far, none of them mean anything."""
+    """Numbers that a solver is about to see."""
     if not values.isfinite().all():
-        raise InvalidInput(what, "must stay finite", "numbers that are not", "Lower the learning rate.")
+        raise diverged(what, "numbers that are not")
 
 
 class Method(nn.Module, ABC):

@@ -30,7 +30,7 @@ from torch.nn import functional
 from torch.nn.utils.parametrizations import spectral_norm
 
 from adaptive_ot._ball import Ball
-from adaptive_ot._validation import number
+from adaptive_ot.deep.fields import NotNegative
 from adaptive_ot.deep.methods.adversarial import reverse, xavier
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
 
@@ -44,13 +44,12 @@ class ROT(Method):
     class Settings:
         """Defaults of DA/configs/robust_adversarial.json."""
 
-        rho: float = 0.2
+        rho: NotNegative = 0.2
         loss: Literal["logistic", "wasserstein"] = "logistic"
-        strength: float = 0.2  # of the gradient in the features: the critic takes five steps for one
+        strength: NotNegative = 0.2  # of the gradient in the features: the critic takes five steps for one
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        number("rho", settings.rho, minimum=0.0)
         self.critic = nn.Sequential(
             spectral_norm(xavier(nn.Linear(features, HIDDEN))),
             nn.ReLU(),

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch.nn import functional
 
-from adaptive_ot._validation import number
+from adaptive_ot.deep.fields import NotNegative, Positive, Share
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
@@ -35,17 +35,17 @@ class TransportSettings:
     """Cost, marginals and solver. Numbers that the chosen forms do not ask for have no effect."""
 
     cost: Literal["scale-free", "published", "cross-entropy"]
-    alpha: float = 0.01  # weight of the squared distance, where it is not relative
-    kappa: float = 0.5  # weight of the squared distance relative to its median ("scale-free")
-    beta: float = 1.0  # weight of the classes
+    alpha: NotNegative = 0.01  # weight of the squared distance, where it is not relative
+    kappa: NotNegative = 0.5  # weight of the squared distance relative to its median ("scale-free")
+    beta: NotNegative = 1.0  # weight of the classes
 
     marginals: Literal["at-most", "equal", "fixed-mass", "soft-kl"]
-    mass: float = 0.75  # of 1, with "fixed-mass"
-    tau: float = 0.5  # price of divergence, with "soft-kl"
+    mass: Share = 0.75  # of 1, with "fixed-mass"
+    tau: Positive = 0.5  # price of divergence, with "soft-kl"
 
     solver: Literal["exact", "entropic"]
     entropy: Literal["augmented", "product", "counting"] = "augmented"
-    epsilon: float = 0.1
+    epsilon: Positive = 0.1
 
     rooms: Literal["equal", "learned"] = "equal"  # what the classes of a source batch may send, see `source_weights`
 
@@ -59,8 +59,6 @@ class TransportMethod(Method):
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        for name in ("alpha", "kappa", "beta"):
-            number(name, getattr(settings, name), minimum=0.0)
         self.marginals = _marginals(settings)
         self.solver = (
             Exact()
@@ -156,8 +154,6 @@ def _marginals(settings: TransportSettings) -> Marginals:
         case "equal":
             return Equal()
         case "fixed-mass":
-            if settings.mass > 1:
-                raise InvalidInput("mass", "must be at most 1, all there is", settings.mass, "Choose a smaller mass.")
             return FixedMass(settings.mass)
         case "soft-kl":
             return SoftKL(settings.tau)
