@@ -307,7 +307,7 @@ def test_fields_of_a_config_of_the_wrong_kind(copied, field):
 def test_a_result_of_the_wrong_kind(copied, change):
     result = json.loads((copied / "result.json").read_text())
     (copied / "result.json").write_text(json.dumps(result | change))
-    with pytest.raises(InvalidInput, match="must hold a result.json that makes sense"):
+    with pytest.raises(InvalidInput, match=r"must hold a result\.json that makes sense"):
         trained(copied)
 
 

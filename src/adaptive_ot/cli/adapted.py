@@ -17,6 +17,7 @@ from adaptive_ot.cli import show
 from adaptive_ot.feature_files import Features
 from adaptive_ot.report import record
 from adaptive_ot.report.contents import Match, Samples
+from adaptive_ot.report.fields import counted
 from adaptive_ot.report.pictures import Drawn, drawn
 from adaptive_ot.report.solutions import match_of
 
@@ -83,24 +84,24 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
 
 def show_summary(console: Console, of: dict[str, Any]) -> None:
     """Print a summary."""
-    classes = "" if of["classes"] is None else f", {show.count(of['classes'], 'class')}"
-    sizes = f"{show.count(of['sources'], 'source')} to {show.count(of['targets'], 'target')}"
+    classes = "" if of["classes"] is None else f", {counted(of['classes'], 'class')}"
+    sizes = f"{counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}"
     show.title(console, f"{of['model']} of {sizes} ({of['method']})")
-    show.line(console, "data", f"{show.count(of['features'], 'feature')}{classes}")
+    show.line(console, "data", f"{counted(of['features'], 'feature')}{classes}")
     show.line(console, "mass", f"{of['mass']:.6g} of 1")
     show.line(
         console,
         "active",
         f"{of['active_sources']} of {of['sources']} sources, {of['active_targets']} of {of['targets']} targets",
     )
-    show.line(console, "outliers", f"{show.count(of['outlier_targets'], 'target')}: less than half of each is matched")
+    show.line(console, "outliers", f"{counted(of['outlier_targets'], 'target')}: less than half of each is matched")
     if of["predicted"] is not None:
         most = sorted(of["predicted"].items(), key=lambda item: -item[1])
         more = f" and {len(most) - CLASSES_SHOWN} more classes" if len(most) > CLASSES_SHOWN else ""
         show.line(console, "predicted", ", ".join(f"{label}: {n}" for label, n in most[:CLASSES_SHOWN]) + more)
     if of["accuracy"] is not None:
         unknown = of["targets_of_unknown_classes"]
-        wrong = f"; {show.count(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
+        wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
         show.line(console, "accuracy", f"{of['accuracy']:.1%} of the target's labels, which were not used{wrong}")
     show.line(console, "effort", f"{of['seconds']:.2f} s")
     if of["output"]:

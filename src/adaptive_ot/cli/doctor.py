@@ -16,6 +16,7 @@ from rich.console import Console
 from adaptive_ot import DistanceCost, Solution, __version__, solve
 from adaptive_ot.cli import show
 from adaptive_ot.cli.samples import TOY_COST, TOY_VALUE
+from adaptive_ot.report.fields import counted
 
 PACKAGES = ("numpy", "scipy", "numba", "torch", "matplotlib")
 
@@ -64,7 +65,7 @@ def _machine() -> list[tuple[str, str]]:
     return [
         ("threads", f"{threads} of {os.cpu_count()} processors (NUMBA_NUM_THREADS changes it)"),
         ("pivots", "one CPU thread"),
-        ("pricing", f"dense and point costs: {show.count(threads, 'CPU thread')}; sparse and small costs: one"),
+        ("pricing", f"dense and point costs: {counted(threads, 'CPU thread')}; sparse and small costs: one"),
         (
             "GPU",
             f"{gpu}: prices costs given as CUDA tensors"

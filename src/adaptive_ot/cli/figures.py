@@ -15,6 +15,7 @@ from adaptive_ot.cli import show
 from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.cli.samples import TOY_COST
+from adaptive_ot.report.fields import counted
 from adaptive_ot.report.figures import Domains, class_to_drop, figures_of
 from adaptive_ot.report.pictures import saved
 
@@ -53,7 +54,7 @@ def run(request: Request) -> int:
                 progress(f"drawing {path}")
                 content = saved(draw, request.theme, request.format)
                 write_atomically("output", path, lambda file, content=content: file.write(content))
-    console, sizes = Console(), (show.count(len(domains.x), "source"), show.count(len(domains.z), "target"))
+    console, sizes = Console(), (counted(len(domains.x), "source"), counted(len(domains.z), "target"))
     show.title(console, f"Figures of {' and '.join(sizes)}; the class that is dropped is {domains.classes[drop]}")
     for name in figures:
         show.line(console, "figure", str(request.output / f"{name}.{request.format}"))

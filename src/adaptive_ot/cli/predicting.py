@@ -19,6 +19,7 @@ from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import training_bar
 from adaptive_ot.deep.data.images import SUFFIXES
 from adaptive_ot.deep.data.layouts import entries
+from adaptive_ot.report.fields import counted
 
 SHOWN = 12
 
@@ -38,13 +39,13 @@ def predict(
         predictions = deep.predict(run, found, on_bad_image=on_bad_image, device=device, progress=progress)
     _write(output, predictions)
     console = Console()
-    show.title(console, f"{show.count(len(predictions.files), 'image')} by {run}")
+    show.title(console, f"{counted(len(predictions.files), 'image')} by {run}")
     most = Counter(predictions.labels).most_common()
     more = f" and {len(most) - SHOWN} more classes" if len(most) > SHOWN else ""
     show.line(console, "predicted", ", ".join(f"{name}: {n}" for name, n in most[:SHOWN]) + more)
     if predictions.bad:
         shown = "; ".join(f"{name}: {reason}" for name, reason in predictions.bad[:3])
-        show.line(console, "left out", f"{show.count(len(predictions.bad), 'image')} ({shown})")
+        show.line(console, "left out", f"{counted(len(predictions.bad), 'image')} ({shown})")
     show.line(console, "written", str(output))
     return 0
 

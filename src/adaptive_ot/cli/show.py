@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adaptive_ot import MassPath, Progress, Solution
+from adaptive_ot.report.fields import counted
 
 if TYPE_CHECKING:
     from adaptive_ot import deep
@@ -61,7 +62,7 @@ def solution(console: Console, of: dict[str, Any]) -> None:
     most = of["most_mass"]
     limit = "" if most is None else f" of at most {most:.12g} ({of['mass'] / (most or 1.0):.1%})"
     off = f", marginals off by {of['violation']:.2g}" if of["violation"] > 1e-9 * max(1.0, of["mass"]) else ""
-    title(console, f"{of['model']} of {count(of['sources'], 'source')} to {count(of['targets'], 'target')}")
+    title(console, f"{of['model']} of {counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}")
     line(console, "status", of["message"])
     line(console, "value", f"{of['value']:.12g} (certified gap {of['gap']:.2g}{off})")
     line(console, "mass", f"{of['mass']:.12g}{limit}")
@@ -75,25 +76,25 @@ def solution(console: Console, of: dict[str, Any]) -> None:
     line(
         console,
         "outliers",
-        f"{count(of['outlier_sources'], 'source')} and {count(of['outlier_targets'], 'target')} left alone",
+        f"{counted(of['outlier_sources'], 'source')} and {counted(of['outlier_targets'], 'target')} left alone",
     )
     line(console, "clusters", f"{of['clusters']}; the largest: {sizes} points" if sizes else "none")
-    line(console, "effort", f"{count(of['steps'], 'step')} in {of['seconds']:.2f} s")
+    line(console, "effort", f"{counted(of['steps'], 'step')} in {of['seconds']:.2f} s")
     written = "" if of["output"] is None else f", written to {of['output']}"
-    line(console, "plan", f"{count(of['pairs'], 'pair')}{written}")
+    line(console, "plan", f"{counted(of['pairs'], 'pair')}{written}")
     report(console, of["report"])
 
 
 def report(console: Console, files: list[str] | None) -> None:
     """Say where the page of a report is, which comes last among its files."""
     if files:
-        line(console, "report", f"{files[-1]}, with {count(len(files) - 1, 'file')} beside it")
+        line(console, "report", f"{files[-1]}, with {counted(len(files) - 1, 'file')} beside it")
 
 
 def path(console: Console, of: dict[str, Any]) -> None:
     """Print the summary of a mass path."""
-    title(console, f"Mass path of {count(of['sources'], 'source')} to {count(of['targets'], 'target')}")
-    line(console, "mass", f"0 to {of['most_mass']:.12g} in {count(of['pieces'], 'piece')}")
+    title(console, f"Mass path of {counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}")
+    line(console, "mass", f"0 to {of['most_mass']:.12g} in {counted(of['pieces'], 'piece')}")
     if of["pieces"]:
         line(console, "price", f"{of['first_price']:.6g} to {of['last_price']:.6g} a unit")
     for name, meaning in (("adaptive", "all that pays"), ("elbow", "where the price turns upwards")):
@@ -132,16 +133,6 @@ def line(console: Console, label: str, text: str) -> None:
     console.print(Text.assemble((f"  {label:<12}", "cyan"), printable(text)), soft_wrap=True)
 
 
-def count(number: int, noun: str) -> str:
-    """
-    Examples
-    --------
-    >>> count(1, "pair"), count(1200, "pair")
-    ('1 pair', '1,200 pairs')
-    """
-    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
-
-
 def printable(text: str) -> str:
     r"""Names of files and folders can hold anything, also what a terminal would obey.
 
@@ -164,10 +155,10 @@ def training(now: deep.Progress) -> str:
 def state(now: Progress) -> str:
     """Where a solve is, for the right end of the progress bar."""
     if now.epsilon is not None:
-        return f"epsilon {now.epsilon:.3g}, {count(now.iterations, 'pass')}, marginals off by {now.error:.1e}"
+        return f"epsilon {now.epsilon:.3g}, {counted(now.iterations, 'pass')}, marginals off by {now.error:.1e}"
     if now.stage == "walking":
-        return f"{now.fraction or 0.0:.0%} of the mass, {count(now.iterations, 'pivot')}"
+        return f"{now.fraction or 0.0:.0%} of the mass, {counted(now.iterations, 'pivot')}"
     if now.stage == "interior":
-        return f"{count(now.iterations, 'step')} inside the cones, gap {now.gap:.1e}"
+        return f"{counted(now.iterations, 'step')} inside the cones, gap {now.gap:.1e}"
     gap = f"gap {now.gap:.1e}" if math.isfinite(now.gap) else "no bound yet"
-    return f"round {now.round}, {count(now.iterations, 'pivot')}, {count(now.arcs, 'arc')}, {gap}"
+    return f"round {now.round}, {counted(now.iterations, 'pivot')}, {counted(now.arcs, 'arc')}, {gap}"

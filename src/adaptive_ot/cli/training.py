@@ -17,6 +17,7 @@ from adaptive_ot.cli import show
 from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import steps_bar, training_bar
 from adaptive_ot.deep.distributed import process_group, rank
+from adaptive_ot.report.fields import counted
 
 # Fields of a config that have another name on the command line.
 OTHERWISE = {"settings": "--set", "target_classes": "--target-class"}
@@ -116,8 +117,8 @@ def _show_training(console: Console, of: deep.Result) -> None:
     if of.plan_purity is not None:
         show.line(console, "purity", f"{of.plan_purity:.1%} of it within a class (oracle: judged by target labels)")
     if of.bad_images:
-        show.line(console, "left out", f"{show.count(of.bad_images, 'image')} that could not be used")
-    show.line(console, "effort", f"{show.count(of.steps, 'step')} in {of.seconds:,.0f} s")
+        show.line(console, "left out", f"{counted(of.bad_images, 'image')} that could not be used")
+    show.line(console, "effort", f"{counted(of.steps, 'step')} in {of.seconds:,.0f} s")
     show.line(console, "results", f"{of.output}")
 
 

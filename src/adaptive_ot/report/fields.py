@@ -104,10 +104,10 @@ def counted(number: int, noun: str) -> str:
     """
     Examples
     --------
-    >>> counted(1, "pair"), counted(1200, "pair")
-    ('1 pair', '1,200 pairs')
+    >>> counted(1, "pair"), counted(1200, "pair"), counted(2, "pass")
+    ('1 pair', '1,200 pairs', '2 passes')
     """
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def folded(heading: str, record: Mapping[str, Any]) -> Facts:
