@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -18,6 +18,9 @@ try:
     import fcntl
 except ImportError:  # on Windows
     fcntl = None
+
+# Files of a directory that a complaint names.
+NAMED = 3
 
 _locks: set[int] = set()
 
@@ -34,13 +37,13 @@ if hasattr(os, "register_at_fork"):
 
 def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
     """`path` is a file of a known kind with something in it."""
-    if path.suffix.lower() not in suffixes:
-        raise InvalidInput(name, f"must end in {any_of(suffixes)}", suffix_of(path), "Convert it first.")
     with trouble(name, "must be a file that can be read"):
         if not path.exists():
             raise InvalidInput(name, "must exist", "no such file", "Check the path.")
         if not path.is_file():
             raise InvalidInput(name, "must be a file", "a directory or device", "Check the path.")
+        if path.suffix.lower() not in suffixes:
+            raise InvalidInput(name, f"must end in {any_of(suffixes)}", suffix_of(path), "Convert it first.")
         if path.stat().st_size == 0:
             raise InvalidInput(name, "must not be empty", "0 bytes", "Write it again.")
 
@@ -132,6 +135,18 @@ def any_of(suffixes: tuple[str, ...]) -> str:
     '.npz, .csv or .npy'
     """
     return " or ".join(filter(None, (", ".join(suffixes[:-1]), suffixes[-1])))
+
+
+def one_with(names: Sequence[str]) -> str:
+    """What a directory that was not expected holds.
+
+    Examples
+    --------
+    >>> one_with(["a", "b", "c", "d", "e"]), one_with([])
+    ('one with a, b, c and 2 more', 'an empty directory')
+    """
+    more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
+    return f"one with {', '.join(names[:NAMED])}{more}" if names else "an empty directory"
 
 
 def suffix_of(path: Path) -> str:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from adaptive_ot._files import make_directory, trouble, write_atomically
+from adaptive_ot._files import make_directory, one_with, trouble, write_atomically
 from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.errors import InvalidInput
 
@@ -36,10 +36,8 @@ class Journal:
                 rule = f"must hold the {PLAN} of its {CELLS}"
                 raise InvalidInput(self.name, rule, "none", "Choose another directory.")
             elif others := sorted(path.name for path in directory.iterdir() if not path.name.startswith(".")):
-                given = f"one with {', '.join(others[:3])}{', ...' if len(others) > 3 else ''}"
-                raise InvalidInput(
-                    self.name, "must be new, empty, or hold a benchmark", given, "Choose another directory."
-                )
+                rule, remedy = "must be new, empty, or hold a benchmark", "Choose another directory."
+                raise InvalidInput(self.name, rule, one_with(others), remedy)
             else:
                 text = json.dumps(plan.record(), indent=2)
                 write_atomically("output", directory / PLAN, lambda file: file.write(text.encode()))

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from adaptive_ot._environment import environment
-from adaptive_ot._files import alone_in, make_directory, trouble, write_atomically
+from adaptive_ot._files import alone_in, make_directory, one_with, trouble, write_atomically
 from adaptive_ot._records import differences
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
@@ -106,8 +106,8 @@ class RunDirectory:
             left_over = [path for path in self.path.iterdir() if LEFT_OVER.fullmatch(path.name)]
             found = sorted({path.name for path in self.path.iterdir()} - {path.name for path in left_over})
         if found and RUN not in found:
-            given = f"one with {', '.join(found[:3])}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
-            raise InvalidInput(self._name, "must be new, empty, or hold a run", given, "Choose another directory.")
+            rule, remedy = "must be new, empty, or hold a run", "Choose another directory."
+            raise InvalidInput(self._name, rule, one_with(found), remedy)
         there = _read_run(self.path) if found else record
         with trouble(self._name, "must be a directory to write to"):
             for path in left_over:
