@@ -12,6 +12,9 @@ from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
 from adaptive_ot.cli import adapting, main
 from adaptive_ot.feature_files import read_features
+from adaptive_ot.report.match_file import read_match
+from adaptive_ot.report.pictures import Drawn, saved
+from reports import read_page
 from test_cli import on_a_terminal
 
 NAMES = np.array(["ant", "bee", "cat"])
@@ -86,7 +89,8 @@ def test_words_for_people(here, capsys):
     same = summary(capsys, "words.csv", "known.csv")
     assert lines[0] == "Adaptive transport of 60 sources to 45 targets (joint)"
     assert shown["data"] == "2 features, 3 classes"
-    assert shown["mass"] == f"{same['mass']:.6g} of 1"
+    assert shown["mass"].startswith(f"{same['mass']:.6g} of at most {same['most_mass']:.6g}: classes of the source")
+    assert same["mass"] <= same["most_mass"] < 1  # cats are missing in the target
     assert same["targets_of_unknown_classes"] == 5
     assert same["accuracy"] == pytest.approx(40 / 45)  # all but those that it cannot know
     assert shown["accuracy"].startswith(
@@ -124,6 +128,11 @@ def test_targets_without_a_class_of_the_source_are_unlabelled(here, capsys, unkn
     np.savez("unknown.npz", x=Data.z, y=np.full(45, unknown))
     shown = summary(capsys, "source.npz", "unknown.npz", "-o", "labels.csv", "--report", "out")
     assert (shown["accuracy"], shown["targets_of_unknown_classes"]) == (None, None)
+    is_label = unknown is not np.nan
+    told = "those of the target are ignored: none of them is a class of the source"
+    assert shown["labels_ignored"] == (told in read_page("out/report.html").text) == is_label
+    assert main(["adapt", "source.npz", "unknown.npz"]) == 0
+    assert (told in capsys.readouterr().out) == is_label
     assert (
         predictions("labels.csv")[0]
         == JointTransportClassifier()
@@ -216,8 +225,9 @@ def test_report(here, capsys, options, written):
     assert {path.name for path in folder.iterdir()} == expected
     assert {Path(path).name for path in shown["report"]} == expected
     kept = json.loads((folder / "summary.json").read_text())
+    assert kept.pop("report") == [Path(path).name for path in shown.pop("report")]
     assert {name: kept.pop(name) for name in shown} == shown
-    assert set(kept) == {"kind", "configuration", "environment"}
+    assert set(kept) == {"kind", "complete", "pairs_kept", "configuration", "environment"}
     for picture in folder.glob("*.png"):
         assert picture.read_bytes()[1:4] == b"PNG"
     if "predictions.csv" in written:
@@ -240,6 +250,46 @@ def test_report_draws_predicted_labels_where_there_are_no_others(here, monkeypat
     assert {str(label): int(np.sum(targets == label)) for label in np.unique(targets)} == shown["predicted"]
 
 
+@pytest.mark.parametrize("files", ["source.npz target.npz", "words.csv known.csv"])
+def test_pictures_and_captions_say_which_classes_of_the_target_they_show(here, monkeypatch, capsys, files):
+    """Predicted ones, where the file has none."""
+    axes = []
+
+    def draw(make):
+        axes.append(make())
+        return Drawn(*(saved(lambda: axes[-1], theme, "png") for theme in ("light", "dark")))
+
+    monkeypatch.setattr("adaptive_ot.cli.adapted.drawn", draw)
+    summary(capsys, *files.split(), "--report", "out")
+    labels, text = {ax.get_xlabel() for ax in axes}, read_page("out/report.html").text
+    if files.startswith("source"):
+        assert labels == {"targets by predicted class", "predicted target class"}
+        assert "Mass between classes and predicted classes" in text
+        assert "every predicted class of the target receives" in text
+    else:
+        assert labels == {"targets by class", "target class"}
+        assert "predicted class of the target" not in text
+
+
+def test_a_page_says_what_weighs_and_what_it_counts(here, capsys):
+    """No source sends more than it has; the limit of the mass is one number everywhere, and is explained."""
+    shown = summary(capsys, "words.csv", "known.csv", "--report", "out")
+    match, page = read_match(Path("out/match.npz")), read_page("out/report.html")
+    for side, index in ((match.source, match.rows), (match.target, match.columns)):
+        moved = np.bincount(index, match.mass, len(side.names))
+        assert (moved <= side.weights * (1 + 1e-5) + 1e-12).all()
+    assert match.source.weights.sum() == pytest.approx(shown["most_mass"])
+    assert f"mass {shown['mass']:.6g} of at most {shown['most_mass']:.6g}: classes of the source may send" in page.text
+    assert "classes of the source weigh no more than they seem to weigh in the target" in page.text
+    assert f"{shown['active_targets']} of 45: more than half of each is matched" in page.text
+    expected = JointTransportClassifier().fit(Data.both, NAMES[Data.labels], sample_domain=Data.domain)
+    assert shown["active_targets"] == np.sum(1 - expected.target_outlier_score_ > 0.5)
+    summary(capsys, "words.csv", "known.csv", "--equal", "--report", "out")
+    text = read_page("out/report.html").text
+    assert "of at most 1 " in text
+    assert "do not weigh the same" not in text
+
+
 def test_report_of_several_plans_has_no_pictures(here, monkeypatch, capsys):
     monkeypatch.setattr(adapting, "JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=30))
     assert main(["adapt", "source.npz", "target.npz", "--report", "out"]) == 0
@@ -249,9 +299,7 @@ def test_report_of_several_plans_has_no_pictures(here, monkeypatch, capsys):
 
 def test_a_report_takes_the_place_of_an_older_one(here, capsys):
     Path("out").mkdir()
-    Path("out/moved.npz").write_text("not of a report: there is no summary")
     summary(capsys, "source.npz", "target.npz", "--report", "out")
-    assert Path("out/moved.npz").exists()
     Path("out/notes.txt").touch()
     shown = summary(capsys, "source.npz", "target.npz", "--report", "out", "--method", "mapping")
     written = {"summary.json", "moved.npz", "match.npz", "plan.png", "plan_dark.png", "report.html"}
@@ -267,7 +315,9 @@ def test_a_failed_report_leaves_no_half_file(here, monkeypatch, capsys):
     monkeypatch.setattr("numpy.savez", fail)
     assert main(["adapt", "source.npz", "target.npz", "--method", "mapping", "--report", "out"]) == 2
     assert "--report 'out/moved.npz' must be a place to write to; got No space left" in capsys.readouterr().err
-    assert list(Path("out").iterdir()) == []
+    assert [path.name for path in Path("out").iterdir()] == ["summary.json"]
+    assert main(["report", "out"]) == 2
+    assert "report 'out' must be complete; got the summary.json of one that was interrupted" in capsys.readouterr().err
 
 
 def test_labels_with_commas_and_quotes(here, capsys):

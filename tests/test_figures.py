@@ -185,6 +185,7 @@ def test_a_run_and_a_study(here, capsys, monkeypatch):
     assert {path.name for path in here.iterdir()} == {"toy.svg", "training.svg", "sensitivity.svg"}
     for path in here.iterdir():
         assert ElementTree.parse(path).getroot().tag.endswith("svg")
+    assert "weights     all images weigh the same" in capsys.readouterr().out
     domains, result = seen["domains"], evaluate(Path("run"), device="cpu")
     assert np.mean(domains.q.argmax(axis=1) == domains.target_labels) == pytest.approx(result.accuracy)
     assert (len(domains.x), len(domains.z)) == (60, 60)
@@ -215,6 +216,8 @@ PETS = "--dataset pets --source photo --target sketch"
         ("--run nowhere", "--run 'nowhere' must hold a run.json that can be read"),
         ("--run pets", "--run 'pets' must hold a run.json"),
         ("--run run --root nowhere.npz", "--root 'nowhere.npz' must exist"),
+        ("--run run --root nowhere", "--root 'nowhere' must exist; got no such file"),
+        ("--run run --root pets", "--root 'pets' must be a file; got a directory"),
         (f"{PETS} --sensitivity pets", "benchmark 'pets' must hold a plan.json"),
         ("--format gif", "format"),
         ("--theme grey", "theme"),

@@ -1,6 +1,8 @@
 """``adaptive-ot solve --report``, ``adapt --report`` and ``report``: what they write, and what they refuse."""
 
 import json
+import math
+import shlex
 import shutil
 from io import BytesIO
 from pathlib import Path
@@ -16,6 +18,7 @@ from adaptive_ot.cli import main, solving
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
 from adaptive_ot.plot.canvas import colours
 from adaptive_ot.report import adapted, solved, write_report
+from adaptive_ot.report.fields import folded
 from adaptive_ot.report.match_file import read_match
 from adaptive_ot.report.pictures import Drawn
 from adaptive_ot.report.record import FILES, read_record
@@ -107,7 +110,9 @@ def test_a_solve(made):
     assert found == pytest.approx(
         dict(zip(zip(rows.tolist(), columns.tolist(), strict=True), mass, strict=True)), rel=1e-5
     )
-    assert page.data["source"]["names"] == ["x1", "x2", "x3", "x4", "x5", "x6"]
+    assert page.data["source"]["names"] == ["#0", "#1", "#2", "#3", "#4", "#5"]
+    assert "x1 is source #0, z1 is target #0" in page.text  # as the picture has it
+    assert "x1 is source" not in read_page(made / "moons" / "report.html").text
 
 
 def test_a_solve_of_points_with_entropy(made):
@@ -131,7 +136,7 @@ def test_an_adaptation(made):
     summary = json.loads((made / "adapted" / "summary.json").read_text())
     page = read_page(made / "adapted" / "report.html")
     assert f"accuracy {summary['accuracy']:.1%} of the target's labels, which were not used" in page.text
-    assert f"mass {summary['mass']:.6g} of 1" in page.text
+    assert f"mass {summary['mass']:.6g} of at most {summary['most_mass']:.6g}: " in page.text
     assert f"certified gap {summary['gap']:.3g}" in page.text
     assert (page.data["source"]["columns"], page.data["target"]["columns"]) == (["size", "weight"],) * 2
     assert page.data["classes"] == ["ant", "bee", "cat"]
@@ -161,6 +166,7 @@ def test_json_and_files(here, undrawn, capsys):
     assert shown["report"][-1] == "new/deep/report.html"
     assert {Path(path).name for path in shown["report"]} == {path.name for path in Path("new/deep").iterdir()}
     kept = json.loads(Path("new/deep/summary.json").read_text())
+    assert kept["report"] == [Path(path).name for path in shown.pop("report")]
     assert {name: kept[name] for name in shown} == shown
     assert main(["solve", "cost.npy", "--report", "new/deep"]) == 0
     assert "report      new/deep/report.html, with 6 files beside it" in capsys.readouterr().out
@@ -195,7 +201,20 @@ def test_very_many_pairs_are_told(here, undrawn, monkeypatch, capsys):
     assert main(["solve", "cost.npy", "--report", "many"]) == 0
     heaviest = np.sort(aot.solve(TOY_COST).support[2])[-3:].sum()
     share = heaviest / (11 / 15)
-    assert f"The 3 heaviest pairs are kept: they carry {share:.1%} of the mass." in read_page("many/report.html").text
+    told = f"The 3 heaviest of 7 pairs are kept: they carry {share:.1%} of the mass."
+    assert told in read_page("many/report.html").text
+    assert json.loads(Path("many/summary.json").read_text())["pairs_kept"] == 3
+
+
+def test_the_environment_can_be_read_and_pasted(here, undrawn, monkeypatch, capsys):
+    Path("my costs").mkdir()
+    shutil.copy("cost.npy", "my costs/a.npy")
+    command = ["adaptive-ot", "solve", "my costs/a.npy", "--report", "new"]
+    monkeypatch.setattr("sys.argv", command)
+    assert main(command[1:]) == 0
+    text = read_page("new/report.html").text
+    assert f"command {shlex.join(command)} " in text
+    assert folded("", {"accelerators": [], "names": ["a", "b"]}).rows == [("accelerators", "none"), ("names", "a, b")]
 
 
 def test_an_older_report_is_replaced_and_strangers_stay(here, undrawn, capsys):
@@ -315,7 +334,12 @@ def test_a_file_that_is_missing(here, capfd, name):
 
 def test_pictures_that_are_none(here, capfd):
     Path("toy/plan.png").write_bytes(b"<svg onload=alert(1)>")
-    assert "must be a PNG or JPEG" in refused(capfd, "report", "toy")
+    message = refused(capfd, "report", "toy")
+    assert "'toy/plan.png' must be a whole PNG; got 21 bytes that begin with b'<svg onl'. Make it anew" in message
+    Path("toy/plan.png").write_bytes(b"")
+    assert "'toy/plan.png' must be a whole PNG; got an empty file" in refused(capfd, "report", "toy")
+    Path("toy/plan.png").write_bytes(Path("toy/plan_dark.png").read_bytes()[:-9])
+    assert "'toy/plan.png' must be a whole PNG" in refused(capfd, "report", "toy")
 
 
 def damaged():
@@ -327,6 +351,7 @@ def damaged():
         "rows of numbers": {"rows": np.linspace(0, 1, 7)},
         "negative mass": {"mass": -np.ones(7)},
         "mass of words": {"mass": np.array(["a"] * 7)},
+        "mass that is no number": {"mass": np.full(7, np.nan)},
         "infinite mass": {"mass": np.full(7, np.inf)},
         "fewer names": {"source_names": np.array(["a"])},
         "names of numbers": {"source_names": np.arange(6)},
@@ -342,7 +367,37 @@ def damaged():
 def test_a_match_that_was_tampered_with(here, capfd, way):
     arrays = dict(np.load("toy/match.npz"))
     np.savez("toy/match.npz", **(arrays | damaged()[way]))
-    assert "match" in refused(capfd, "report", "toy")
+    assert "'toy/match.npz' must hold a match" in refused(capfd, "report", "toy")
+
+
+def test_a_match_of_another_problem(here, capfd):
+    shutil.copy("moons/match.npz", "toy/match.npz")
+    message = refused(capfd, "report", "toy")
+    assert "'toy/match.npz' must hold the 6 sources and 5 targets and 7 pairs of the summary.json; got 60" in message
+
+
+IMPOSSIBLE = [
+    ("toy", "mass", math.nan),
+    ("toy", "mass", -1.0),
+    ("toy", "most_mass", math.inf),
+    ("toy", "active_sources", 7),
+    ("toy", "value", math.nan),
+    ("toy", "seconds", -1),
+    ("adapted", "accuracy", math.inf),
+    ("adapted", "accuracy", 1.5),
+    ("adapted", "mass", math.inf),
+    ("adapted", "active_targets", 25),
+    ("adapted", "predicted", {"ant": 0.5}),
+    ("adapted", "predicted", {"ant": -1}),
+]
+
+
+@pytest.mark.parametrize(("name", "field", "value"), IMPOSSIBLE)
+def test_numbers_that_cannot_be(here, capfd, name, field, value):
+    path = Path(name, "summary.json")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}).replace("Infinity", "1e400"))
+    message = refused(capfd, "report", name)
+    assert f"'{path}' must hold '{'ant' if isinstance(value, dict) else field}' as a" in message
 
 
 def test_a_match_that_is_torn_or_a_pickle(here, capfd):
@@ -369,17 +424,51 @@ def test_directories_that_hold_something_else(here, monkeypatch, capfd):
         assert "must be a directory" in refused(capfd, *command, "--report", "cost.npy")
     Path("mine/summary.json").write_text('{"kind": "another program\'s"}')
     assert "must be new, empty, or hold an older report" in refused(capfd, "solve", "cost.npy", "--report", "mine")
+    for mine, content in (("summary.json", '{"mine": 1}'), ("plan.png", "a"), ("predictions.csv", "b")):
+        folder = Path(f"only {mine}")
+        folder.mkdir()
+        (folder / mine).write_text(content)
+        message = refused(capfd, "solve", "cost.npy", "--report", folder)
+        assert f"must be new, empty, or hold an older report; got one with {mine}" in message
+        assert (folder / mine).read_text() == content
+    Path("toy/predictions.csv").write_text("mine, beside a report of a solve")
+    message = refused(capfd, "adapt", "source.csv", "target.csv", "--report", "toy")
+    assert "must hold no other file of a name that a report needs; got one with predictions.csv" in message
     Path("box").mkdir()
     shutil.copy("cost.npy", "box/match.npz")
     assert "must not be one of the inputs" in refused(capfd, "solve", "box/match.npz", "--report", "box")
 
 
-def test_what_a_killed_process_left_is_no_hindrance(here, undrawn, capsys):
-    Path("left").mkdir()
-    for name in ("match.npz", "plan.png", ".plan.png.1234.tmp"):
-        Path("left", name).write_bytes(b"half")
-    assert main(["solve", "cost.npy", "--report", "left"]) == 0
-    assert read_record(Path("left")).kind == "solve"
+@pytest.mark.parametrize("folder", ["left", "moons"])  # a new one, and an older report
+def test_what_an_interrupted_process_left(here, undrawn, monkeypatch, capfd, folder):
+    """It is told for what it is, never for a report of two problems; and is no hindrance."""
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("adaptive_ot.report.record.write_match", interrupt)
+        assert main(["solve", "cost.npy", "--report", folder]) == 130
+    capfd.readouterr()
+    assert f"report '{folder}' must be complete; got the summary.json of one that was interrupted. Give" in refused(
+        capfd, "report", folder
+    )
+    assert not Path(folder, "report.html").exists()
+    Path(folder, ".plan.png.1234.tmp").touch()
+    Path(folder, "plan.png").write_bytes(b"half")
+    assert main(["solve", "cost.npy", "--report", folder]) == 0
+    assert read_record(Path(folder)).summary.whole("sources") == 6
+    assert not Path(folder, "convergence.png").exists()
+
+
+def test_a_solve_that_is_refused_leaves_no_directory(here, capfd):
+    np.save("bad.npy", TOY_COST * np.nan)
+    assert "NaN" in refused(capfd, "solve", "bad.npy", "--report", "new/deep")
+    assert not Path("new").exists()
+    Path("link").symlink_to("nowhere")
+    for place in ("cost.npy/below", "link", "link/below"):
+        message = refused(capfd, "solve", "bad.npy", "--report", place)
+        assert f"--report '{place}' must be a directory to write to; got '" in message
 
 
 @pytest.mark.parametrize(
@@ -399,6 +488,8 @@ def test_outputs_that_will_not_do(here, capfd, output, message):
 
 def test_options_of_training_runs(here, capfd):
     assert "--root goes with a training run; got 'toy', which is none" in refused(capfd, "report", "toy", "--root", ".")
+    assert "--samples goes with a training run; got 'toy'" in refused(capfd, "report", "toy", "--samples", "5")
+    assert "--device goes with a training run; got 'toy'" in refused(capfd, "report", "toy", "--device", "cpu")
     assert "--samples must be a whole number from 1" in refused(capfd, "report", "toy", "--samples", "0")
 
 

@@ -121,7 +121,14 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
         assert side.labels == [store.domain.classes[k] for k in store.labels]
         likeliest = probabilities(network, store, found.config).argmax(1)
         assert side.predicted == [store.domain.classes[k] for k in likeliest]
-        np.testing.assert_allclose(side.weights, 1 / 32)
+    embedding = embed(finished, device="cpu")
+    weights = embedding.method.source_weights(embedding.pair()).numpy()  # as learned
+    np.testing.assert_allclose(match.source.weights, weights, rtol=1e-6)
+    np.testing.assert_allclose(match.target.weights, 1 / 32)
+    assert np.ptp(weights) > 0.01 * weights.mean()
+    assert (np.bincount(match.rows, match.mass, 32) <= weights * (1 + 1e-4)).all()
+    caption = next(part.caption for part in of_kind(page, Picture) if part.heading == "Mass between classes")
+    assert "classes of the source weigh what they seem to weigh in the target" in caption
     embedding = embed(finished, device="cpu")
     plan: Any = embedding.method.alignment(embedding.pair()).plan
     dense = np.zeros((32, 32))
@@ -207,6 +214,13 @@ def test_a_run_that_has_hardly_begun(copied):
     page = trained(copied)
     assert "it was at step 0 of 20. Give the command" in of_kind(page, Note)[0].text
     assert of_kind(page, Picture) == of_kind(page, Table) == []
+
+
+def test_a_finished_run_without_lines(copied):
+    (copied / "metrics.jsonl").write_bytes(b"")
+    page = trained(copied)
+    assert "How the training went cannot be drawn: metrics.jsonl holds no numbers." in of_kind(page, Note)[0].text
+    assert [part.heading for part in of_kind(page, Picture)] == ["Mass between classes"]
 
 
 def test_lines_that_are_torn_or_tampered_with(copied):

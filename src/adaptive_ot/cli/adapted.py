@@ -12,25 +12,25 @@ from rich.console import Console
 
 from adaptive_ot import plot, report
 from adaptive_ot._environment import environment
-from adaptive_ot._files import write_atomically
 from adaptive_ot.cli import show
 from adaptive_ot.feature_files import Features
 from adaptive_ot.report import record
+from adaptive_ot.report.adapted import LABELS_IGNORED, mass_in_words
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.fields import counted
 from adaptive_ot.report.pictures import Drawn, drawn
-from adaptive_ot.report.solutions import match_of
+from adaptive_ot.report.solutions import VALUES_SHOWN, match_of
 
 CLASSES_SHOWN = 12
 
 PREDICTIONS, MOVED = record.RESULTS
 
-# Features of a sample that a report shows.
-COLUMNS_SHOWN = 8
-
 
 class Adapted(NamedTuple):
-    """A fitted estimator, its data, the labels of the targets or where the sources were moved to, and any images."""
+    """A fitted estimator, its data, the labels of the targets or where the sources were moved to, and any images.
+
+    Labels of the target's file are ignored, and not in its data, if none of them is a class of the source.
+    """
 
     estimator: Any
     source: Features
@@ -38,6 +38,7 @@ class Adapted(NamedTuple):
     labels: np.ndarray | None
     moved: np.ndarray | None
     images: tuple[list[bytes] | None, list[bytes] | None] = None, None
+    labels_ignored: bool = False
 
 
 def suffixes(method: str) -> tuple[str, ...]:
@@ -59,13 +60,16 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
         "features": done.source.x.shape[1],
         "classes": len(classes) or None,
         "mass": estimator.transported_mass_,
+        "most_mass": None if solution is None else show.finite(solution.problem.most_mass),
         **{name: None if solution is None else getattr(solution, name) for name in ("value", "gap", "violation")},
+        "pairs": None if solution is None else len(solution.support[0]),
         "active_sources": active[0],
         "active_targets": active[1],
         "outlier_targets": len(done.target.x) - active[1],
         "predicted": None,
         "accuracy": None,
         "targets_of_unknown_classes": None,
+        "labels_ignored": done.labels_ignored,
         "seconds": seconds,
         "output": None,
         "report": None,
@@ -88,13 +92,15 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
     sizes = f"{counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}"
     show.title(console, f"{of['model']} of {sizes} ({of['method']})")
     show.line(console, "data", f"{counted(of['features'], 'feature')}{classes}")
-    show.line(console, "mass", f"{of['mass']:.6g} of 1")
+    show.line(console, "mass", mass_in_words(of["mass"], of["most_mass"]))
     show.line(
         console,
         "active",
         f"{of['active_sources']} of {of['sources']} sources, {of['active_targets']} of {of['targets']} targets",
     )
-    show.line(console, "outliers", f"{counted(of['outlier_targets'], 'target')}: less than half of each is matched")
+    show.line(console, "outliers", f"{counted(of['outlier_targets'], 'target')}: at most half of each is matched")
+    if of["labels_ignored"]:
+        show.line(console, "labels", LABELS_IGNORED)
     if of["predicted"] is not None:
         most = sorted(of["predicted"].items(), key=lambda item: -item[1])
         more = f" and {len(most) - CLASSES_SHOWN} more classes" if len(most) > CLASSES_SHOWN else ""
@@ -111,8 +117,8 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
     show.report(console, of["report"])
 
 
-def write_result(option: str, path: Path, done: Adapted) -> None:
-    """Labels and outlier scores of all targets as .csv, or moved sources as .npz that can be read as features again."""
+def result_of(done: Adapted) -> record.Writer:
+    """Writes labels and outlier scores of all targets as .csv, or moved sources as .npz, which are features again."""
     if done.labels is not None:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -121,20 +127,18 @@ def write_result(option: str, path: Path, done: Adapted) -> None:
         writer.writerows(
             (index, label, f"{score:.6g}") for index, (label, score) in enumerate(zip(done.labels, scores, strict=True))
         )
-        write_atomically(option, path, lambda file: file.write(text.getvalue().encode()))
-        return
+        return lambda file: file.write(text.getvalue().encode())
     arrays: dict[str, Any] = {"x": done.moved, "share": done.estimator.source_share_}
     if done.source.y is not None:
         arrays["y"] = done.source.y
-    write_atomically(option, path, lambda file: np.savez(file, **arrays))
+    return lambda file: np.savez(file, **arrays)
 
 
 def write_report(folder: Path, done: Adapted, of: dict[str, Any], configuration: dict[str, Any]) -> list[str]:
-    """Everything into a directory, in the place of an older report; the names of the files, the page last."""
-    result = folder / (PREDICTIONS if done.moved is None else MOVED)
-    write_result("--report", result, done)
+    """Everything into a directory, in the place of an older report; the paths of the files, the page last."""
+    results = {PREDICTIONS if done.moved is None else MOVED: result_of(done)}
     about = {**of, "configuration": configuration, "environment": environment()}
-    names = record.write_record("--report", folder, record.ADAPTATION, about, _match(done), _pictures(done), [result])
+    names = record.write_record("--report", folder, record.ADAPTATION, about, _match(done), _pictures(done), results)
     report.write_report(folder)
     return names
 
@@ -145,22 +149,25 @@ def _match(done: Adapted) -> Match | None:
     if solution is None or max(solution.problem.cost.shape) > report.MOST_SAMPLES:
         return None
     predicted = None if done.labels is None else _text(done.labels)
-    source, target = _samples(done.source, None, done.images[0]), _samples(done.target, predicted, done.images[1])
-    return match_of(solution, source, target)
+    weights = solution.problem.source_weights, solution.problem.target_weights
+    source = _samples(done.source, weights[0], None, done.images[0])
+    return match_of(solution, source, _samples(done.target, weights[1], predicted, done.images[1]))
 
 
-def _samples(features: Features, predicted: np.ndarray | None, images: list[bytes] | None) -> Samples:
+def _samples(
+    features: Features, weights: np.ndarray, predicted: np.ndarray | None, images: list[bytes] | None
+) -> Samples:
     """Images, if there are any, or the first features."""
     x, labels = features.x, _text(features.y)
     columns = features.columns or tuple(f"feature {k}" for k in range(x.shape[1]))
     return Samples(
         names=[f"#{k}" for k in range(len(x))],  # as in the predictions
-        weights=np.full(len(x), 1 / len(x)),  # shares are of these, whatever a class may send
+        weights=weights,
         labels=None if labels is None else labels.tolist(),
         predicted=None if predicted is None else predicted.tolist(),
         images=images,
-        values=x[:, :COLUMNS_SHOWN] if images is None else None,
-        columns=columns[:COLUMNS_SHOWN] if images is None else (),
+        values=x[:, :VALUES_SHOWN] if images is None else None,
+        columns=columns[:VALUES_SHOWN] if images is None else (),
     )
 
 
@@ -171,9 +178,16 @@ def _pictures(done: Adapted) -> dict[str, Drawn]:
         return {}
     labels = done.source.y, done.labels if done.target.y is None else done.target.y
     sides: list[Any] = [None if each is None else _sortable(each) for each in labels]
-    pictures = {"plan": drawn(lambda: plot.plan(solution, *sides))}
+    is_predicted = done.target.y is None and done.labels is not None
+
+    def named(ax: Any, text: str) -> Any:
+        if is_predicted:
+            ax.set_xlabel(text)
+        return ax
+
+    pictures = {"plan": drawn(lambda: named(plot.plan(solution, *sides), "targets by predicted class"))}
     if all(each is not None for each in sides):
-        pictures["labels"] = drawn(lambda: plot.label_plan(solution, *sides))
+        pictures["labels"] = drawn(lambda: named(plot.label_plan(solution, *sides), "predicted target class"))
     return pictures
 
 

@@ -13,6 +13,7 @@ from rich.console import Console
 from sklearn.preprocessing import StandardScaler
 
 from adaptive_ot import Entropic, Exact, InvalidInput
+from adaptive_ot._files import write_atomically
 from adaptive_ot._validation import LARGEST
 from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
 from adaptive_ot.adapt.matching import EPSILON
@@ -54,6 +55,7 @@ def run(request: Request) -> int:
     with named(*OPTIONS):
         estimator = _estimator(request)
     source, target = _read(request)
+    known = _with_known_classes(request, source, target)
     if report:
         files.check_report(report, inputs=inputs)
     started = time.perf_counter()
@@ -61,13 +63,14 @@ def run(request: Request) -> int:
         warnings.simplefilter("ignore")  # of libraries, about what the user did not write
         progress(f"adapting {len(source.x)} sources and {len(target.x)} targets")
         try:
-            done = _adapted(estimator, request, source, target)
+            done = _adapted(estimator, request, source, known)
         except MemoryError:
             given = f"{len(source.x)} and {len(target.x)} samples of {source.x.shape[1]} features"
             raise InvalidInput("source and target", "must fit into memory", given, "Give fewer samples.") from None
+    done = done._replace(labels_ignored=known is not target)
     summary = adapted.summary(done, request.method, time.perf_counter() - started)
     if output:
-        adapted.write_result("--output", output, done)
+        write_atomically("--output", output, adapted.result_of(done))
         summary["output"] = str(output)
     if report:
         summary["report"] = adapted.write_report(report, done, summary, _configuration(request))
@@ -130,12 +133,19 @@ def _read(request: Request) -> tuple[Features, Features]:
         largest = min(LARGEST, 1e-4 * float(np.finfo(x.dtype).max) ** 0.5)  # squared differences are summed up
         if np.abs(x).max() > largest:
             raise InvalidInput(name, f"must hold numbers up to {largest:.0e}", np.abs(x).max(), "Rescale the features.")
-    classes = set() if source.y is None else set(source.y.astype(str).tolist())
-    if request.reject in classes:
+    if request.reject in _classes(source):
         raise InvalidInput("--reject", "must not be a class of the source", repr(request.reject), "Choose another.")
-    if classes and target.y is not None and not {*classes, request.reject} & set(target.y.astype(str).tolist()):
-        target = target._replace(y=None)  # all -1, say: nothing that a label could be compared with
     return source, target
+
+
+def _with_known_classes(request: Request, source: Features, target: Features) -> Features:
+    """The target, without labels if they are all -1, say: nothing that a label could be compared with."""
+    known = {*_classes(source), request.reject}
+    return target if source.y is None or target.y is None or known & _classes(target) else target._replace(y=None)
+
+
+def _classes(features: Features) -> set[str]:
+    return set() if features.y is None else set(features.y.astype(str).tolist())
 
 
 def _adapted(estimator: Any, request: Request, source: Features, target: Features) -> Adapted:

@@ -22,6 +22,8 @@ from adaptive_ot.report.pictures import saved
 # Samples of either domain, at most.
 SAMPLES = 1000
 
+EQUAL_WEIGHTS = "all images weigh the same; 'adaptive-ot report' shows the plan of the run's own method and weights"
+
 
 class Request(NamedTuple):
     """What the user typed."""
@@ -56,6 +58,8 @@ def run(request: Request) -> int:
                 write_atomically("output", path, lambda file, content=content: file.write(content))
     console, sizes = Console(), (counted(len(domains.x), "source"), counted(len(domains.z), "target"))
     show.title(console, f"Figures of {' and '.join(sizes)}; the class that is dropped is {domains.classes[drop]}")
+    if request.run:
+        show.line(console, "weights", EQUAL_WEIGHTS)
     for name in figures:
         show.line(console, "figure", str(request.output / f"{name}.{request.format}"))
     return 0

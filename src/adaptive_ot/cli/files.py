@@ -12,7 +12,7 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from adaptive_ot._files import any_of, check_input, make_directory, open_archive, suffix_of, trouble, write_atomically
+from adaptive_ot._files import any_of, check_input, open_archive, suffix_of, trouble, write_atomically
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.paths import MassPath
 from adaptive_ot.report import record
@@ -73,10 +73,17 @@ def check_output(
 
 
 def check_report(folder: Path, inputs: tuple[Path | None, ...]) -> None:
-    """Refuse a directory where a report could not be written later, or that holds something else."""
-    make_directory("--report", folder)
-    for name in record.FILES:
-        check_output(folder / name, (Path(name).suffix,), inputs=inputs, option="--report")
+    """Refuse a directory where a report could not be written later, or that holds something else; make nothing."""
+    name, rule = f"--report '{folder}'", "must be a directory to write to"
+    with trouble(name, rule):
+        there = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+        if not there.is_dir():
+            raise InvalidInput(name, rule, f"'{there}', which is none", "Choose another.")
+        if not os.access(there, os.W_OK):
+            raise InvalidInput(name, "must lie in a directory open to you", f"'{there}'", "Choose another.")
+    if folder.is_dir():
+        for each in record.FILES:
+            check_output(folder / each, (Path(each).suffix,), inputs=inputs, option="--report")
     record.check_place("--report", folder)
 
 

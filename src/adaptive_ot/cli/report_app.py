@@ -16,8 +16,8 @@ def report(
     *,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     root: Path | None = None,
-    samples: Whole = 1000,
-    device: str = "auto",
+    samples: Whole | None = None,
+    device: str | None = None,
 ) -> int:
     """Write one HTML page about a solve, an adaptation, a training run or a benchmark: open it in any browser.
 
@@ -32,9 +32,10 @@ def report(
     root
         Of a training run: where its dataset is now; where it was, if not given.
     samples
-        Of a training run: the most images of either domain that are looked at.
+        Of a training run: the most images of either domain that are looked at; 1000, if not given.
     device
-        Of a training run: where its network looks at them, as PyTorch names it; "auto" is a GPU if there is one.
+        Of a training run: where its network looks at them, as PyTorch names it; a GPU, if there is one and nothing else
+        is given.
     """
     from adaptive_ot.cli.reporting import run
 

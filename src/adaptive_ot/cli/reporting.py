@@ -12,7 +12,7 @@ from adaptive_ot.cli.progress import steps_bar
 from adaptive_ot.report import write_report
 
 
-def run(path: Path, output: Path | None, root: Path | None, samples: int, device: str) -> int:
+def run(path: Path, output: Path | None, root: Path | None, samples: int | None, device: str | None) -> int:
     """Write the page, and say where it is."""
     with named("output", "root", "samples", "device"), steps_bar() as progress:
         place = write_report(path, output, root=root, samples=samples, device=device, progress=progress)

@@ -34,7 +34,7 @@ def summary(solution: Solution, seconds: float, output: Path | None = None) -> d
         "regularised_value": solution.regularised_value,
         "gap": solution.gap,
         "mass": solution.mass,
-        "most_mass": problem.most_mass if math.isfinite(problem.most_mass) else None,
+        "most_mass": finite(problem.most_mass),
         "price": solution.price,
         "violation": solution.violation,
         "active_sources": active[0],
@@ -89,6 +89,11 @@ def report(console: Console, files: list[str] | None) -> None:
     """Say where the page of a report is, which comes last among its files."""
     if files:
         line(console, "report", f"{files[-1]}, with {counted(len(files) - 1, 'file')} beside it")
+
+
+def finite(number: float) -> float | None:
+    """JSON has no infinity."""
+    return number if math.isfinite(number) else None
 
 
 def path(console: Console, of: dict[str, Any]) -> None:

@@ -17,10 +17,7 @@ from adaptive_ot.report import MOST_SAMPLES, write_report
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.pictures import Drawn, drawn
 from adaptive_ot.report.record import SOLVE, write_record
-from adaptive_ot.report.solutions import match_of
-
-# Coordinates of a point that are shown.
-COORDINATES = 8
+from adaptive_ot.report.solutions import VALUES_SHOWN, match_of
 
 # More points are one blot.
 MOST_POINTS = 20_000
@@ -33,7 +30,7 @@ def report(
     configuration: Mapping[str, Any],
     trace: Sequence[Progress],
 ) -> list[str]:
-    """Write everything into a directory, in the place of an older report; the names of the files."""
+    """Write everything into a directory, in the place of an older report; the paths of the files."""
     about = {**summary, "configuration": configuration, "environment": environment()}
     names = write_record("--report", folder, SOLVE, about, _match(solution), _pictures(solution, trace))
     write_report(folder)
@@ -47,13 +44,13 @@ def _match(solution: Solution) -> Match | None:
     points = _points(solution) or (None, None)
     weights = problem.source_weights, problem.target_weights
     sides = []
-    for letter, size, where, weight in zip("xz", problem.cost.shape, points, weights, strict=True):
-        numbered = [f"{letter}{k}" for k in range(1, size + 1)]  # as in pictures of few points
+    for size, where, weight in zip(problem.cost.shape, points, weights, strict=True):
+        numbered = [f"#{k}" for k in range(size)]  # as in files of plans
         if where is None:
             sides.append(Samples(names=numbered, weights=weight))
         else:
-            columns = [f"axis {k}" for k in range(1, where.shape[1] + 1)][:COORDINATES]
-            sides.append(Samples(names=numbered, weights=weight, values=where[:, :COORDINATES], columns=columns))
+            columns = [f"axis {k}" for k in range(where.shape[1])][:VALUES_SHOWN]
+            sides.append(Samples(names=numbered, weights=weight, values=where[:, :VALUES_SHOWN], columns=columns))
     return match_of(solution, *sides)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from adaptive_ot._files import suffix_of, trouble, write_atomically
+from adaptive_ot._files import one_with, suffix_of, trouble, write_atomically
 from adaptive_ot._validation import whole_number
 from adaptive_ot.errors import InvalidInput
 
@@ -17,11 +17,12 @@ __all__ = ["write_report"]
 
 PAGE = "report.html"
 
-# Of a side: more could not be looked at one by one.
+# Of a side: more could not be looked at one by one; and so many are, of a training run.
 MOST_SAMPLES = 10_000
+SAMPLES = 1000
 
 # What tells a directory of each kind.
-TRAINING, BENCHMARK, RECORD = "run.json", "plan.json", "summary.json"
+TRAINING, BENCHMARK, SUMMARY = "run.json", "plan.json", "summary.json"
 
 
 def write_report(
@@ -29,8 +30,8 @@ def write_report(
     output: Path | str | None = None,
     *,
     root: Path | str | None = None,
-    samples: int = 1000,
-    device: str = "auto",
+    samples: int | None = None,
+    device: str | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
     """Write one self-contained HTML page about a solve, an adaptation, a training run or a whole benchmark.
@@ -45,9 +46,10 @@ def write_report(
     root
         Of a training run: where its dataset is now, if it has moved.
     samples
-        Of a training run: the most images of either domain that are looked at.
+        Of a training run: the most images of either domain that are looked at; 1000, if not given.
     device
-        Of a training run: where its network looks at them, as PyTorch names it; "auto" is a GPU if there is one.
+        Of a training run: where its network looks at them, as PyTorch names it; "auto", as if not given, is a GPU if
+        there is one.
     progress
         Called with the name of every step before it begins.
 
@@ -61,21 +63,23 @@ def write_report(
     Traceback (most recent call last):
     adaptive_ot.errors.InvalidInput: path 'nowhere' must exist; got no such directory. Check the path.
     """
-    path, samples = Path(path), whole_number("samples", samples, minimum=1)
-    if samples > MOST_SAMPLES:
+    path = Path(path)
+    if samples is not None and whole_number("samples", samples, minimum=1) > MOST_SAMPLES:
         rule = f"must be at most {MOST_SAMPLES}, as many as can be looked at"
         raise InvalidInput("samples", rule, samples, "Choose fewer.")
     place = path / PAGE if output is None else Path(output)
     kind = _kind(path)
     _check_output(place)
-    if root is not None and kind != TRAINING:
-        raise InvalidInput("root", "goes with a training run", f"'{path}', which is none", "Leave it away.")
+    for name, given in (("root", root), ("samples", samples), ("device", device)):
+        if given is not None and kind != TRAINING:
+            raise InvalidInput(name, "goes with a training run", f"'{path}', which is none", "Leave it away.")
     report = progress or (lambda _: None)
     report(f"reading {path}")
     if kind == TRAINING:
         from adaptive_ot.report.trained import page_of
 
-        page = page_of(path, root=None if root is None else Path(root), samples=samples, device=device, report=report)
+        place_of_data = None if root is None else Path(root)
+        page = page_of(path, root=place_of_data, samples=samples or SAMPLES, device=device or "auto", report=report)
     else:
         page = _page(path, kind)
     report(f"writing {place}")
@@ -92,12 +96,11 @@ def _kind(path: Path) -> str:
         if not path.is_dir():
             raise InvalidInput(name, "must be a directory", "a file", "Name the directory that it lies in.")
         found = sorted(each.name for each in path.iterdir())
-    for kind in (TRAINING, BENCHMARK, RECORD):
+    for kind in (TRAINING, BENCHMARK, SUMMARY):
         if kind in found:
             return kind
-    given = f"one with {', '.join(found[:3])}{f' and {len(found) - 3} more' if len(found) > 3 else ''}"
     rule = "must hold a training run, a benchmark, or what 'adaptive-ot solve' or 'adapt' wrote with --report"
-    raise InvalidInput(name, rule, given if found else "an empty directory", "Check the path.")
+    raise InvalidInput(name, rule, one_with(found), "Check the path.")
 
 
 def _check_output(place: Path) -> None:

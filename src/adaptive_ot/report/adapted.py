@@ -2,69 +2,101 @@
 
 from __future__ import annotations
 
-from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Table
+from adaptive_ot.report.contents import Facts, Note, Page, Part, Table
 from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.record import Record
-from adaptive_ot.report.solutions import TOO_MANY, explorer
+from adaptive_ot.report.solutions import TOO_MANY, explorer, weigh_the_same
 
-SEVERAL_PLANS = "So many samples take several plans, which are not kept: there is nothing to draw or to look at."
+SEVERAL_PLANS = (
+    "So many samples take several plans, which are not kept: there are no pictures, and no pairs to look at."
+)
 
-HEADINGS = {
-    "labels": (
-        "Mass between classes",
-        "How much every class sends and receives, and what it has.",
-    ),
-    "plan": ("Plan", "The mass of every pair of samples, sources down and targets across."),
-}
+ROOMS = "Sources do not weigh the same: classes of the source weigh no more than they seem to weigh in the target."
+
+LABELS_IGNORED = "those of the target are ignored: none of them is a class of the source"
 
 
 def page_of(record: Record) -> Page:
     """What was matched, and which labels the target got from it."""
-    of = record.summary
+    of, match = record.summary, record.match
     sides = " to ".join(counted(of.whole(f"{side}s"), side) for side in ("source", "target"))
-    title = f"{of.text('model')}: {sides}"
     parts: list[Part] = [Facts("Result", _result(of))]
+    if of.values.get("labels_ignored"):
+        parts.append(Note(f"Labels: {LABELS_IGNORED}."))
+    if match is not None and not weigh_the_same(match.source.weights):
+        parts.append(Note(ROOMS))
     if of.is_given("predicted"):
-        counts = of.numbers("predicted")
-        share = max(1.0, sum(counts.values()))
-        rows = [(label, int(count), round(100 * count / share, 1)) for label, count in counts.items()]
+        counts = of.counts("predicted")
+        share = max(1, sum(counts.values()))
+        rows = [(label, count, round(100 * count / share, 1)) for label, count in counts.items()]
         parts.append(Table("Predicted classes", ("class", "targets", "percent"), rows))
-    for name, (heading, text) in HEADINGS.items():
-        if name in record.pictures:
-            light, dark = record.pictures[name]
-            parts.append(Picture(heading, light, dark, text, text))
-    if record.match is not None:
-        parts.append(explorer(record.match, of.number("mass")))
+    parts += record.shown(_about_pictures(of))
+    if match is not None:
+        parts.append(explorer(match, of.whole("pairs"), of.amount("mass")))
     else:
-        several = (
-            "So many samples take several plans, which are not kept: there are no pictures, and no pairs to look at."
-        )
-        parts.append(Note(several if not record.pictures else TOO_MANY))
+        parts.append(Note(TOO_MANY if record.pictures else SEVERAL_PLANS))
     parts += [folded("Configuration", of.table("configuration")), folded("Environment", of.table("environment"))]
+    title = f"{of.text('model')}: {sides}"
     return Page(title, f"An adaptation of adaptive-ot, method {of.text('method')}", parts)
 
 
+def mass_in_words(mass: float, most: float | None) -> str:
+    """How much moves, of how much, and why not of all.
+
+    Examples
+    --------
+    >>> mass_in_words(0.5, 1.0), mass_in_words(0.5, None)
+    ('0.5 of at most 1', '0.5, where each domain weighs 1')
+    """
+    if most is None:
+        return f"{mass:.6g}, where each domain weighs 1"
+    limit = "" if most > 1 - 1e-9 else ": classes of the source may send no more than the target seems to hold of them"
+    return f"{mass:.6g} of at most {most:.6g}{limit}"
+
+
+def _about_pictures(of: Fields) -> dict[str, tuple[str, str]]:
+    """Headings and captions by name; where the target has no labels, predictions stand in for them."""
+    classes = "How much every class sends and receives, and what it has."
+    plan = "The mass of every pair of samples, sources down and targets across, sorted by class where that is known."
+    if not of.is_given("predicted") or of.is_given("accuracy"):
+        return {"labels": ("Mass between classes", classes), "plan": ("Plan", plan)}
+    classes = "How much every class of the source sends, and every predicted class of the target receives."
+    plan = "The mass of every pair of samples: sources down by class, targets across by predicted class."
+    return {
+        "labels": ("Mass between classes and predicted classes", classes),
+        "plan": ("Plan by class and predicted class", plan),
+    }
+
+
 def _result(of: Fields) -> list[tuple[str, str]]:
-    rows = [
-        ("mass", f"{of.number('mass'):.6g} of 1"),
-        ("active sources", f"{of.whole('active_sources'):,} of {of.whole('sources'):,}"),
-        ("active targets", f"{of.whole('active_targets'):,} of {of.whole('targets'):,}"),
-        ("outliers", f"{counted(of.whole('outlier_targets'), 'target')}: less than half of each is matched"),
+    most = of.amount("most_mass") if of.is_given("most_mass") else None
+    sources, targets = of.whole("sources"), of.whole("targets")
+    active = [of.whole("active_sources", most=sources), of.whole("active_targets", most=targets)]
+    return [
+        *(_accuracy(of) if of.is_given("accuracy") else []),
+        ("mass", mass_in_words(of.amount("mass"), most)),
+        *(_certificate(of) if of.is_given("gap") else []),  # there is one plan
+        ("active sources", f"{active[0]:,} of {sources:,}: more than half of an equal weight is matched"),
+        ("active targets", f"{active[1]:,} of {targets:,}: more than half of each is matched"),
+        (
+            "outliers",
+            f"{counted(of.whole('outlier_targets', most=targets), 'target')}: at most half of each is matched",
+        ),
         ("features", f"{of.whole('features'):,}"),
-        ("effort", f"{of.number('seconds'):.2f} s"),
+        *([("classes", f"{of.whole('classes'):,}")] if of.is_given("classes") else []),
+        ("effort", f"{of.amount('seconds'):.2f} s"),
     ]
-    if of.is_given("gap"):  # there is one plan
-        rows.insert(1, ("value", f"{of.number('value'):.6g}, what the plan costs"))
-        rows.insert(
-            2,
-            ("certified gap", f"{of.number('gap'):.3g}: the value is at most so far above the optimum without entropy"),
-        )
-        rows.insert(3, ("violation", f"{of.number('violation'):.3g}: the marginals are off by at most so much"))
-    if of.is_given("classes"):
-        rows.insert(-1, ("classes", f"{of.whole('classes'):,}"))
-    if of.is_given("accuracy"):
-        unknown = of.whole("targets_of_unknown_classes")
-        wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
-        text = f"{of.number('accuracy'):.1%} of the target's labels, which were not used{wrong}"
-        rows.insert(0, ("accuracy", text))
-    return rows
+
+
+def _accuracy(of: Fields) -> list[tuple[str, str]]:
+    unknown = of.whole("targets_of_unknown_classes")
+    wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
+    return [("accuracy", f"{of.share('accuracy'):.1%} of the target's labels, which were not used{wrong}")]
+
+
+def _certificate(of: Fields) -> list[tuple[str, str]]:
+    return [
+        ("value", f"{of.number('value'):.6g}, what the plan costs"),
+        ("certified gap", f"{of.number('gap'):.3g}: the value is at most so far above the optimum without entropy"),
+        ("violation", f"{of.amount('violation'):.3g}: the marginals are off by at most so much"),
+    ]

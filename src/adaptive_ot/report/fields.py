@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,8 @@ from adaptive_ot.report.contents import Facts
 
 # More letters of one value are not shown.
 LETTERS = 2000
+
+LARGEST_WHOLE = 2**63 - 1
 
 
 class Fields:
@@ -40,14 +44,24 @@ class Fields:
     def number(self, key: str) -> float:
         """It may be infinite, as the gap of a solve that proved nothing."""
         value = self.values.get(key)
-        if not (isinstance(value, float) or is_number(value)):
+        if not (is_number(value) or (isinstance(value, float) and math.isinf(value))):
             self._refuse(key, "a number")
         return float(self.values[key])
 
-    def whole(self, key: str) -> int:
+    def amount(self, key: str, most: float = LARGEST) -> float:
+        """Mass, seconds: finite, and not negative."""
+        value: Any = self.values.get(key)
+        if not (is_number(value) and 0 <= value <= most):
+            self._refuse(key, "a finite number from 0" + (f" to {most:g}" if most < LARGEST else ""))
+        return float(self.values[key])
+
+    def share(self, key: str) -> float:
+        return self.amount(key, most=1.0)
+
+    def whole(self, key: str, most: int = LARGEST_WHOLE) -> int:
         value = self.values.get(key)
-        if type(value) is not int or not 0 <= value < 2**63:
-            self._refuse(key, "a whole number from 0")
+        if type(value) is not int or not 0 <= value <= most:
+            self._refuse(key, "a whole number from 0" + (f" to {most}" if most < LARGEST_WHOLE else ""))
         return self.values[key]
 
     def text(self, key: str) -> str:
@@ -66,9 +80,9 @@ class Fields:
             self._refuse(key, "names and values")
         return self.values[key]
 
-    def numbers(self, key: str) -> dict[str, float]:
+    def counts(self, key: str) -> dict[str, int]:
         inside = Fields(self.name, self.table(key))
-        return {name: inside.number(name) for name in inside.values}
+        return {name: inside.whole(name) for name in inside.values}
 
     def is_given(self, key: str) -> bool:
         """Whether it has a value that is not null."""
@@ -112,13 +126,21 @@ def counted(number: int, noun: str) -> str:
 
 def folded(heading: str, record: Mapping[str, Any]) -> Facts:
     """All of a configuration or an environment, names of names in one."""
-    return Facts(heading, [(name, _shown(value)) for name, value in flat(dict(record)).items()], folded=True)
+    rows = [
+        (name, _shown(_pasteable(value) if name == "command" else value)) for name, value in flat({**record}).items()
+    ]
+    return Facts(heading, rows, folded=True)
+
+
+def _pasteable(command: Any) -> Any:
+    """Words as a shell would take them."""
+    return shlex.join(map(str, command)) if isinstance(command, list) else command
 
 
 def _shown(value: Any) -> str:
     """As people write it."""
     if isinstance(value, list):
-        text = ", ".join(map(_shown, value))
+        text = ", ".join(map(_shown, value)) or "none"
     elif isinstance(value, bool) or value is None:
         text = {None: "none", True: "yes", False: "no"}[value]
     elif isinstance(value, float) and float(f"{value:g}") == value:

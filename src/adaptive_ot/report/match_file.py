@@ -8,6 +8,7 @@ from typing import IO, Any
 import numpy as np
 
 from adaptive_ot._files import open_archive, trouble
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.matches import check_match
 
@@ -40,7 +41,12 @@ def read_match(path: Path) -> Match:
         source, target = (_side(arrays, name) for name in ("source", "target"))
         rows, columns, mass = (arrays[name] for name in ("rows", "columns", "mass"))
         match = Match(source=source, target=target, rows=rows, columns=columns, mass=mass)
-        check_match(match)
+        try:
+            check_match(match)
+        except InvalidInput as error:
+            given = f"{error.given} where {error.argument} {error.rule}"
+            rule = "must hold a match that fits together"
+            raise InvalidInput(f"'{path}'", rule, given, "Make it anew with --report.") from None
     return match
 
 

@@ -34,7 +34,7 @@ def saved(draw: Callable[[], Any], theme: Literal["light", "dark"], kind: str) -
     """The bytes of a file of this kind."""
     file = BytesIO()
     with plot.theme(theme), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about letters that the font does not have
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
         made = draw()
         figure = made if hasattr(made, "savefig") else made.figure
         figure.savefig(file, format=kind)

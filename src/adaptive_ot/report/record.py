@@ -7,29 +7,31 @@
     NAME.png         pictures, and NAME_dark.png for dark screens
     report.html      the page
 
-Beside them lie the results of an adaptation, predictions.csv or moved.npz.
+Beside them lie the results of an adaptation, predictions.csv or moved.npz. The summary is written first, as that of a
+record that is not complete, and again at the end: it tells whose files these are, whatever happens in between.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
-from adaptive_ot._files import trouble, write_atomically
+from adaptive_ot._files import make_directory, one_with, trouble, write_atomically
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.report.contents import Match
-from adaptive_ot.report.fields import Fields, read_fields
+from adaptive_ot.report import PAGE, SUMMARY
+from adaptive_ot.report.contents import Match, Picture
+from adaptive_ot.report.fields import Fields, counted, read_fields
 from adaptive_ot.report.match_file import read_match, write_match
 from adaptive_ot.report.pictures import Drawn
 
-SUMMARY, MATCH, PAGE = "summary.json", "match.npz", "report.html"
+MATCH = "match.npz"
 SOLVE, ADAPTATION = "solve", "adaptation"
 RESULTS = ("predictions.csv", "moved.npz")
 PICTURES = ("transport", "plan", "labels", "convergence")
 
-# All that a record can hold, the summary last: it tells that the others are complete.
+# All that a record can hold.
 FILES = (
     *RESULTS,
     MATCH,
@@ -37,6 +39,13 @@ FILES = (
     PAGE,
     SUMMARY,
 )
+
+# What a PNG begins and ends with.
+PNG = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
+
+AGAIN = "Make it anew with --report."
+
+Writer = Callable[[IO[bytes]], object]
 
 
 class Record(NamedTuple):
@@ -47,15 +56,25 @@ class Record(NamedTuple):
     match: Match | None
     pictures: dict[str, Drawn]
 
+    def shown(self, about: Mapping[str, tuple[str, str]]) -> list[Picture]:
+        """Those of its pictures that are named here, in this order, with their headings and captions."""
+        named = [(*about[name], *self.pictures[name]) for name in about if name in self.pictures]
+        return [Picture(heading, light, dark, text, text) for heading, text, light, dark in named]
+
 
 def check_place(option: str, folder: Path) -> None:
-    """A directory that is empty, or holds an older record, perhaps an unfinished one."""
-    name = f"{option} '{folder}'"
+    """A directory that is new, empty, or holds an older record, complete or not: no file of others is lost."""
+    name, choose = f"{option} '{folder}'", "Choose another directory."
     with trouble(name, "must be a directory to write to"):
-        others = sorted(path.name for path in folder.iterdir() if path.name not in FILES and path.name[:1] != ".")
-        if others and not _holds_record(folder):
-            given = f"one with {', '.join(others[:3])}{f' and {len(others) - 3} more' if len(others) > 3 else ''}"
-            raise InvalidInput(name, "must be new, empty, or hold an older report", given, "Choose another directory.")
+        if not folder.exists():
+            return
+        found = sorted(path.name for path in folder.iterdir() if path.name[:1] != ".")
+    ours = _files_of(folder)
+    if found and ours is None:
+        raise InvalidInput(name, "must be new, empty, or hold an older report", one_with(found), choose)
+    foreign = sorted({*found} & {*FILES} - {*(ours or ())})
+    if foreign:
+        raise InvalidInput(name, "must hold no other file of a name that a report needs", one_with(foreign), choose)
 
 
 def write_record(
@@ -65,40 +84,37 @@ def write_record(
     summary: Mapping[str, Any],
     match: Match | None,
     pictures: Mapping[str, Drawn],
-    results: Iterable[Path] = (),
+    results: Mapping[str, Writer] | None = None,
 ) -> list[str]:
-    """Write all but the page, in the place of an older record; the names of all files, with that of the page.
+    """Write all but the page, in the place of an older record; the paths of all files, that of the page last.
 
     Parameters
     ----------
     option
         What to name in complaints.
     folder
-        Where; after `check_place`.
+        Where; after `check_place`. Made, if it does not exist.
     kind
         `SOLVE` or `ADAPTATION`.
     summary, match, pictures
         What it holds; pictures by one of the names in `PICTURES`.
     results
-        Files of it that are there already.
+        What writes the results of an adaptation, by one of the names in `RESULTS`.
     """
-    older = {folder / name for name in FILES} if _holds_record(folder) else set()
-    written = list(results)
-    if match is not None:
-        written.append(folder / MATCH)
-        write_atomically(option, folder / MATCH, lambda file: write_match(file, match))
-    for name, (light, dark) in pictures.items():
-        for path, content in ((folder / f"{name}.png", light), (folder / f"{name}_dark.png", dark)):
-            written.append(path)
-            write_atomically(option, path, lambda file, content=content: file.write(content))
-    kept = [*written, folder / SUMMARY, folder / PAGE]
-    names = [str(path) for path in kept]
-    text = json.dumps({"kind": kind, **summary, "report": names}, indent=2) + "\n"
-    write_atomically(option, folder / SUMMARY, lambda file: file.write(text.encode()))
-    for path in older - set(kept):
-        with trouble(f"{option} '{path}'", "must not stay from an older report"):
-            path.unlink(missing_ok=True)
-    return names
+    writers = {**(results or {}), **_writers(match, pictures)}
+    names = [*writers, SUMMARY, PAGE]
+    make_directory(option, folder)
+    older = _files_of(folder) or frozenset()
+    _write_summary(option, folder, {"kind": kind, "complete": False, "report": sorted({*names, *older})})
+    for name in older - {SUMMARY}:
+        with trouble(f"{option} '{folder / name}'", "must not stay from an older report"):
+            (folder / name).unlink(missing_ok=True)
+    for name, write in writers.items():
+        write_atomically(option, folder / name, write)
+    kept = None if match is None else len(match.mass)
+    about = {"kind": kind, "complete": True, **summary, "pairs_kept": kept, "report": names}
+    _write_summary(option, folder, about)
+    return [str(folder / name) for name in names]
 
 
 def read_record(folder: Path) -> Record:
@@ -107,24 +123,66 @@ def read_record(folder: Path) -> Record:
     name, kind = f"report '{folder}'", summary.values.get("kind")
     if kind not in (SOLVE, ADAPTATION):
         rule = f"must hold the {SUMMARY} of a solve or an adaptation"
-        raise InvalidInput(name, rule, "another", "Check the path, or make it anew with --report.")
-    listed = {Path(path).name for path in summary.texts("report")} - {PAGE}
-    missing = sorted(each for each in listed & set(FILES) if not (folder / each).is_file())
+        raise InvalidInput(name, rule, "another", f"Check the path. {AGAIN}")
+    if summary.values.get("complete") is not True:
+        given = f"the {SUMMARY} of one that was interrupted"
+        raise InvalidInput(name, "must be complete", given, "Give the command with --report again.")
+    listed = {*summary.texts("report")} & {*FILES} - {PAGE}
+    missing = sorted(each for each in listed if not (folder / each).is_file())
     if missing:
-        raise InvalidInput(name, f"must hold its {missing[0]}", "no such file", "Make it anew with --report.")
-    match = read_match(folder / MATCH) if MATCH in listed else None
-    with trouble(name, "must hold pictures that can be read"):
-        pictures = {
-            each: Drawn((folder / f"{each}.png").read_bytes(), (folder / f"{each}_dark.png").read_bytes())
-            for each in PICTURES
-            if f"{each}.png" in listed
-        }
+        raise InvalidInput(name, f"must hold its {missing[0]}", "no such file", AGAIN)
+    match = _match(folder / MATCH, summary) if MATCH in listed else None
+    pictures = {
+        each: Drawn(_picture(folder / f"{each}.png"), _picture(folder / f"{each}_dark.png"))
+        for each in PICTURES
+        if f"{each}.png" in listed
+    }
     return Record(kind, summary, match, pictures)
 
 
-def _holds_record(folder: Path) -> bool:
+def _writers(match: Match | None, pictures: Mapping[str, Drawn]) -> dict[str, Writer]:
+    writers: dict[str, Writer] = {} if match is None else {MATCH: lambda file: write_match(file, match)}
+    for name, drawn in pictures.items():
+        for ending, content in zip(("", "_dark"), drawn, strict=True):
+            writers[f"{name}{ending}.png"] = lambda file, content=content: file.write(content)
+    return writers
+
+
+def _write_summary(option: str, folder: Path, summary: Mapping[str, Any]) -> None:
+    text = json.dumps(summary, indent=2) + "\n"
+    write_atomically(option, folder / SUMMARY, lambda file: file.write(text.encode()))
+
+
+def _match(path: Path, summary: Fields) -> Match:
+    """That of this summary, and not of another problem."""
+    match = read_match(path)
+    sizes = len(match.source.names), len(match.target.names), len(match.mass)
+    expected = tuple(map(summary.whole, ("sources", "targets", "pairs_kept")))
+    if sizes != expected:
+        rule, given = (
+            " and ".join(counted(size, noun) for size, noun in zip(each, ("source", "target", "pair"), strict=True))
+            for each in (expected, sizes)
+        )
+        raise InvalidInput(f"'{path}'", f"must hold the {rule} of the {SUMMARY}", given, AGAIN)
+    return match
+
+
+def _picture(path: Path) -> bytes:
+    rule = "must be a whole PNG"
+    with trouble(f"'{path}'", rule):
+        content = path.read_bytes()
+    if not (content.startswith(PNG[0]) and content.endswith(PNG[1])):
+        given = f"{len(content):,} bytes that begin with {content[:8]!r}" if content else "an empty file"
+        raise InvalidInput(f"'{path}'", rule, given, AGAIN)
+    return content
+
+
+def _files_of(folder: Path) -> frozenset[str] | None:
+    """The names of all files of the record that is there, complete or not; None, if there is none."""
     try:
-        found = json.loads((folder / SUMMARY).read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(found, dict) and found.get("kind") in (SOLVE, ADAPTATION)
+        found = Fields(SUMMARY, json.loads((folder / SUMMARY).read_bytes()))
+        names = found.texts("report")
+    except (OSError, ValueError, RecursionError, AttributeError):
+        return None
+    is_ours = found.values.get("kind") in (SOLVE, ADAPTATION) and type(found.values.get("complete")) is bool
+    return frozenset(names) & frozenset(FILES) if is_ours else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture
+from adaptive_ot.report.contents import Facts, Match, Note, Page, Part
 from adaptive_ot.report.fields import Fields, counted, folded
 from adaptive_ot.report.record import Record
 from adaptive_ot.report.solutions import TOO_MANY, explorer
@@ -10,11 +10,7 @@ from adaptive_ot.solution import Status
 
 FINE = frozenset(status.name.lower() for status in Status if status.succeeded)
 
-HEADINGS = {
-    "transport": ("Points", "Lines join what is matched; hollow points are left alone."),
-    "plan": ("Plan", "The mass of every pair, sources down and targets across."),
-    "convergence": ("Convergence", "How the certified bound closed in on the answer."),
-}
+COLUMNS = "Here samples have the names of the paper, which count from 1: x1 is source #0, z1 is target #0."
 
 
 def page_of(record: Record) -> Page:
@@ -27,43 +23,50 @@ def page_of(record: Record) -> Page:
     if not of.whole("pairs"):
         parts.append(Note("Nothing moves: no pair pays."))
     parts.append(Facts("Result", _result(of)))
-    for name, (light, dark) in record.pictures.items():
-        if name in HEADINGS:
-            heading, text = HEADINGS[name]
-            parts.append(Picture(heading, light, dark, text, text))
-    parts.append(Note(TOO_MANY) if record.match is None else explorer(record.match, of.number("mass")))
+    parts += record.shown(_about_pictures(record.match))
+    match = record.match
+    parts.append(Note(TOO_MANY) if match is None else explorer(match, of.whole("pairs"), of.amount("mass")))
     parts += [folded("Configuration", of.table("configuration")), folded("Environment", of.table("environment"))]
     title = f"{model}: {counted(sources, 'source')} to {counted(targets, 'target')}"
     return Page(title, "A solve of adaptive-ot", parts)
 
 
+def _about_pictures(match: Match | None) -> dict[str, tuple[str, str]]:
+    """Headings and captions by name."""
+    points = "Lines join what is matched; hollow points are left alone."
+    in_columns = match is not None and match.source.values is None
+    return {
+        "transport": ("Points", f"{points} {COLUMNS}" if in_columns else points),
+        "plan": ("Plan", "The mass of every pair, sources down and targets across, both counted from 0."),
+        "convergence": ("Convergence", "How the certified bound closed in on the answer."),
+    }
+
+
 def _result(of: Fields) -> list[tuple[str, str]]:
     """The summary with its certificate, in words."""
-    mass = f"{of.number('mass'):.12g}"
+    mass = f"{of.amount('mass'):.12g}"
     if of.is_given("most_mass"):
-        most = of.number("most_mass")
-        mass += f" of at most {most:.12g} ({of.number('mass') / (most or 1.0):.1%})"
-    rows = [
+        most = of.amount("most_mass")
+        mass += f" of at most {most:.12g} ({of.amount('mass') / (most or 1.0):.1%})"
+    with_entropy = f"{of.number('regularised_value'):.12g}, which is what was minimised"
+    return [
         ("status", of.text("message")),
         ("value", f"{of.number('value'):.12g}"),
+        *([("with entropy", with_entropy)] if of.number("regularised_value") != of.number("value") else []),
         (
             "certified gap",
             f"{of.number('gap'):.3g}: the value is at most so far above the optimum of the exact problem",
         ),
-        ("violation", f"{of.number('violation'):.3g}: the marginals are off by at most so much"),
+        ("violation", f"{of.amount('violation'):.3g}: the marginals are off by at most so much"),
         ("mass", mass),
+        *([("price", f"{of.number('price'):.12g} for the last unit of mass")] if of.number("price") else []),
         ("active", " and ".join(_active(of, side) for side in ("sources", "targets"))),
         ("left alone", " and ".join(counted(of.whole(f"outlier_{side}s"), side) for side in ("source", "target"))),
         ("clusters", f"{of.whole('clusters'):,}"),
         ("pairs with mass", f"{of.whole('pairs'):,}"),
-        ("effort", f"{counted(of.whole('steps'), 'step')} in {of.number('seconds'):.2f} s"),
+        ("effort", f"{counted(of.whole('steps'), 'step')} in {of.amount('seconds'):.2f} s"),
     ]
-    if of.number("price"):
-        rows.insert(5, ("price", f"{of.number('price'):.12g} for the last unit of mass"))
-    if of.number("regularised_value") != of.number("value"):
-        rows.insert(2, ("with entropy", f"{of.number('regularised_value'):.12g}, which is what was minimised"))
-    return rows
 
 
 def _active(of: Fields, side: str) -> str:
-    return f"{of.whole(f'active_{side}'):,} of {of.whole(side):,} {side}"
+    return f"{of.whole(f'active_{side}', most=of.whole(side)):,} of {of.whole(side):,} {side}"

@@ -17,16 +17,18 @@ from adaptive_ot.deep.embedding import Embedding, Side, embed
 from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.methods.transport import TransportMethod
-from adaptive_ot.deep.run_directory import read_account
+from adaptive_ot.deep.run_directory import METRICS, read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
 from adaptive_ot.report.fields import counted, folded
 from adaptive_ot.report.pictures import drawn
-from adaptive_ot.report.solutions import explorer, match_of
+from adaptive_ot.report.solutions import explorer, match_of, weigh_the_same
 from adaptive_ot.report.thumbnails import thumbnails
 
 # Numbers of a line that make no curve.
 NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
+
+ROOMS = "Sources do not weigh the same: classes of the source weigh what they seem to weigh in the target."
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 
@@ -42,6 +44,8 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
         text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
         light, dark = drawn(lambda: plot.training(lines))
         parts.append(Picture("Training", light, dark, text))
+    elif result:
+        parts.append(Note(f"How the training went cannot be drawn: {METRICS} holds no numbers.", "warning"))
     parts += _classes(result, lines)
     if result:
         parts += _explored(path, config, root, samples, device, report)
@@ -126,17 +130,20 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
         f"{len(source.names):,} images of {config.source}, as many of every class as there are, and "
         f"{len(target.names):,} of {config.target}, at random. Labels of the target are shown, and not used."
     )
+    problem = solution.problem
+    if not weigh_the_same(problem.source_weights):
+        about = f"{about} {ROOMS}"
     parts.append(Picture("Mass between classes", light, dark, text, about))
-    match = match_of(solution, _samples(source, classes), _samples(target, classes))
-    return [*parts, explorer(match, solution.mass)]
+    sides = (source, problem.source_weights), (target, problem.target_weights)
+    match = match_of(solution, *(_samples(side, weights, classes) for side, weights in sides))
+    return [*parts, explorer(match, len(solution.support[0]), solution.mass)]
 
 
-def _samples(side: Side, classes: tuple[str, ...]) -> Samples:
-    size = len(side.names)
+def _samples(side: Side, weights: np.ndarray, classes: tuple[str, ...]) -> Samples:
     predicted = side.probabilities.argmax(1).cpu().numpy()
     return Samples(
         names=side.names,
-        weights=np.full(size, 1 / size),
+        weights=weights,
         labels=[classes[k] for k in side.labels],
         predicted=[classes[k] for k in predicted],
         images=thumbnails(side.thumbnails),
