@@ -60,7 +60,7 @@ def test_it_ends_with_a_report_of_the_digits(demo):
     digits = few(0)
     model = digits_demo.fitted(digits, aot.AtMost())
     page = read_page(folder / "digits" / "report.html")
-    assert f"mass {model.transported_mass_:.6g} of 1" in page.text
+    assert f"mass {model.transported_mass_:.6g} of at most " in page.text
     assert page.data["mass"] == pytest.approx(model.transported_mass_, rel=1e-5)
     assert (len(page.data["source"]["names"]), len(page.data["target"]["names"])) == (len(digits.x), len(digits.z))
     address = page.data["target"]["images"][-1]
