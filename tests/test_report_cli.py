@@ -4,6 +4,7 @@ import json
 import math
 import shlex
 import shutil
+import warnings
 from io import BytesIO
 from pathlib import Path
 
@@ -20,7 +21,7 @@ from adaptive_ot.plot.canvas import colours
 from adaptive_ot.report import adapted, solved, write_report
 from adaptive_ot.report.fields import folded
 from adaptive_ot.report.match_file import read_match
-from adaptive_ot.report.pictures import Drawn
+from adaptive_ot.report.pictures import Drawn, saved
 from adaptive_ot.report.record import FILES, read_record
 from reports import HOSTILE, read_page
 from test_cli import on_a_terminal
@@ -543,3 +544,13 @@ def test_pictures_are_those_of_the_plot_module(here, monkeypatch, capsys):
     monkeypatch.setattr("adaptive_ot.plot.plan", draw)
     assert main(["solve", "cost.npy", "--report", "new"]) == 0
     assert drawn == [(pytest.approx(11 / 15), "white"), (pytest.approx(11 / 15), "#16191D")]
+
+
+def test_only_letters_without_a_glyph_go_unmentioned():
+    def draw():
+        warnings.warn("something is wrong", UserWarning, stacklevel=1)
+        return plot.plan(aot.solve([[-1.0]]), ["蟻"], ["蟻"])
+
+    with pytest.warns(UserWarning, match="something is wrong") as told:
+        saved(draw, "light", "png")
+    assert len(told) == 1
