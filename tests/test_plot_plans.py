@@ -225,3 +225,28 @@ def test_no_classes_no_mean():
     above, right = histograms(plot.label_plan(aot.solve(np.ones((0, 2))), [], ["a", "b"]))
     assert (len(above.lines), len(right.lines)) == (1, 0)
     assert above.lines[0].get_ydata()[0] == 0
+
+
+def test_classes_are_in_natural_order():
+    """As on the page of a report; numbers stay numbers."""
+    labels = [f"class {k}" for k in (10, 9, 100)]
+    solution = aot.solve(np.diag([-1.0, -2.0, -3.0]) + 1)
+    expected = ["class 9", "class 10", "class 100"]
+    ax: Any = plot.plan(solution, labels, labels)
+    assert [label.get_text() for label in ax.get_yticklabels()] == expected
+    np.testing.assert_allclose(ax.images[0].get_array(), solution.plan[np.ix_([1, 0, 2], [1, 0, 2])])
+    table: Any = plot.label_plan(solution, labels, labels)
+    assert [label.get_text() for label in table.get_xticklabels()] == expected
+    np.testing.assert_allclose(table.images[0].get_array(), solution.plan[np.ix_([1, 0, 2], [1, 0, 2])])
+    numbers: Any = plot.plan(solution, [10, -9, 100], [1.5, 10.0, -20.0])
+    assert [label.get_text() for label in numbers.get_yticklabels()] == ["-9", "10", "100"]
+    assert [label.get_text() for label in numbers.get_xticklabels()] == ["-20.0", "1.5", "10.0"]
+
+
+def test_names_do_not_turn_our_words():
+    """Matplotlib lays text out from right to left where a name asks for it."""
+    turning = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    for sign in turning:
+        ax: Any = plot.label_plan(aot.solve([[-1.0]]), [f"a{sign}b"], ["c"])
+        (name, _) = (label.get_text() for label in ax.get_xticklabels())
+        assert name == f"a\\u{ord(sign):04x}b\nmissing"

@@ -8,7 +8,7 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot.plot.canvas import GREY, VERMILLION, axes, colours, from_zero, heat, ink_on, mass_of, paint, settle
-from adaptive_ot.plot.names import name_axis, written
+from adaptive_ot.plot.names import name_axis, ranks, written
 from adaptive_ot.solution import Solution, marginal
 
 if TYPE_CHECKING:
@@ -77,8 +77,10 @@ def _table(solution: Solution, source_labels: Any, target_labels: Any) -> _Table
     problem, (n, m) = solution.problem, solution.problem.cost.shape
     sources, source_members = check.labels("source_labels", source_labels, n)
     targets, target_members = check.labels("target_labels", target_labels, m)
-    labels = np.unique(np.concatenate([sources, targets]))  # numbers beside words become words
-    rows, columns = (np.searchsorted(labels, own.astype(labels.dtype)) for own in (sources, targets))
+    found = np.unique(np.concatenate([sources, targets]))  # numbers beside words become words
+    rank = ranks(found)
+    labels = found[np.argsort(rank)]
+    rows, columns = (rank[np.searchsorted(found, own.astype(found.dtype))] for own in (sources, targets))
     mass = np.zeros((labels.size, labels.size))
     mass[np.ix_(rows, columns)] = solution.by_label(source_labels, target_labels).mass
     sides = (columns, target_members, problem.target_weights), (rows, source_members, problem.source_weights)
