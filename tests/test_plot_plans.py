@@ -250,3 +250,39 @@ def test_names_do_not_turn_our_words():
         ax: Any = plot.label_plan(aot.solve([[-1.0]]), [f"a{sign}b"], ["c"])
         (name, _) = (label.get_text() for label in ax.get_xticklabels())
         assert name == f"a\\u{ord(sign):04x}b\nmissing"
+
+
+def overlaps(ax) -> int:
+    """Names below a drawn picture that touch the next one; slanted ones by how far their lines are apart."""
+    labels = [label for label in ax.get_xticklabels() if label.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    if labels and labels[0].get_rotation():
+        height = labels[0].get_fontsize() / 72 * ax.figure.dpi
+        places = ax.transData.transform([(label.get_position()[0], 0) for label in labels])[:, 0]
+        return int(sum(places[1:] - places[:-1] < 1.2 * height))
+    return sum(a.x1 > b.x0 for a, b in pairwise(boxes))
+
+
+@pytest.mark.parametrize("count", [8, 26, 30, 150])
+@pytest.mark.parametrize("name", [str, "{:03d}".format, "category {}".format])
+def test_names_do_not_overlap(count, name):
+    solution = aot.solve(-np.eye(count))
+    labels = [name(k) for k in range(count)]
+    figures: list[Any] = [draw(solution, labels, labels).figure for draw in (plot.plan, plot.label_plan)]
+    figures.append(plot.plans({str(k): solution for k in range(3)}, labels, labels))
+    for figure in figures:
+        figure.canvas.draw()
+        assert [overlaps(ax) for ax in figure.axes if ax.images] == [0] * sum(bool(ax.images) for ax in figure.axes)
+
+
+def test_histograms_of_many_classes_are_steps():
+    """Outlines of 150 bars would hide the bars."""
+    labels = np.arange(300) % 150
+    solution = aot.solve(-np.eye(300))
+    above, right = histograms(plot.label_plan(solution, labels, labels))
+    for inset in (above, right):
+        filled, outline = inset.patches
+        for steps in (filled, outline):
+            np.testing.assert_allclose(steps.get_data().values, np.full(150, 2 / 300))
+            np.testing.assert_array_equal(steps.get_data().edges, np.arange(151) - 0.5)
+        assert outline.get_linewidth() < 1

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-# More names are left out, more letters in a row are slanted, and longer names lose their middle.
-NAMES = 30
-LETTERS = 90
+# To an inch of an axis: more names are left out, more letters in a row are slanted. Longer names lose their middle.
+NAMES = {"x": 4.5, "y": 6.0}
+LETTERS = 12.0
 LONGEST = 28
 
 # Characters that are not seen, but turn the letters around them: also ours beside a name.
@@ -87,10 +87,12 @@ def _known(wanted: frozenset[str]) -> frozenset[str]:
 
 def name_axis(axis: Any, positions: np.ndarray, names: Sequence[str]) -> None:
     """Names at their places: slanted below the picture if they are long, and not all of very many."""
-    some = slice(None, None, 1 + max(0, len(names) - 1) // NAMES)
+    figure, place = axis.figure.canvas.figure, axis.axes.get_position()
+    inches = figure.get_figwidth() * place.width if axis.axis_name == "x" else figure.get_figheight() * place.height
+    some = slice(None, None, 1 + int(max(0, len(names) - 1) / (NAMES[axis.axis_name] * inches)))
     names = list(names[some])
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    crowded = axis.axis_name == "x" and longest * len(names) > LETTERS
+    crowded = axis.axis_name == "x" and (longest + 0.5) * len(names) > LETTERS * inches
     slanted: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     names = [name.replace("\n", " ") for name in names] if crowded else names
     axis.set_ticks(positions[some], names, fontsize="small", **slanted)
