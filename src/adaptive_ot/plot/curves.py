@@ -63,7 +63,7 @@ def training(lines: Sequence[Mapping[str, Any]], *, baseline: tuple[str, float] 
         _draw_losses(grid[-1], losses)
     for ax in grid:
         ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
-    grid[-1].set_xlabel("step")
+    _number_steps(grid[-1], found["step"][0])
     return figure
 
 
@@ -92,6 +92,14 @@ def _is_number(value: Any) -> bool:
 def _sorted(values: dict[float, float]) -> Series:
     steps = np.array(sorted(values), dtype=float)
     return steps, np.array([values[step] for step in steps], dtype=float)
+
+
+def _number_steps(ax: Axes, steps: np.ndarray) -> None:
+    """Steps are whole; one alone has a neighbour at either side."""
+    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    if steps.size == 1:
+        ax.set_xlim(steps[0] - 1, steps[0] + 1)
+    ax.set_xlabel("step")
 
 
 def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float] | None) -> None:
