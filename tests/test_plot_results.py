@@ -343,6 +343,7 @@ def test_steps_are_whole(steps):
     assert shown
     assert all(tick == int(tick) for tick in shown)
     if len(steps) == 1:
+        assert all(line.get_marker() == "o" for ax in figure.axes for line in ax.lines)  # a line would not be seen
         assert (low, high) == (steps[0], steps[0] + 2)
         assert shown == [steps[0], steps[0] + 1, steps[0] + 2]
 

@@ -102,6 +102,11 @@ def _number_steps(ax: Axes, steps: np.ndarray) -> None:
     ax.set_xlabel("step")
 
 
+def _mark(curve: Series) -> str:
+    """One point alone makes no line."""
+    return "o" if len(curve[0]) == 1 else ""
+
+
 def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float] | None) -> None:
     handles: list[Any] = []
     if "accuracy" in shares:
@@ -116,7 +121,7 @@ def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float
         handles += ax.plot(steps[best], accuracy[best], "o", label=label, **style)
     for name, (label, colour, dashes) in SHARES.items():
         if name in shares:
-            handles += ax.plot(*shares[name], dashes, color=colour, linewidth=1.5, label=label, zorder=2)
+            handles += ax.plot(*shares[name], dashes, color=colour, marker=_mark(shares[name]), label=label, zorder=2)
     if baseline:
         name, height = written(baseline[0]), baseline[1]
         handles.append(ax.axhline(height, color=GREY, linestyle="--", linewidth=1.5, label=f"{name}, {height:.1%}"))
@@ -131,6 +136,6 @@ def _draw_losses(ax: Axes, losses: dict[str, Series]) -> None:
         dashes = ("-", "--", ":", "-.")[number // len(CURVE_COLOURS) % 4]
         colour = CURVE_COLOURS[number % len(CURVE_COLOURS)]
         label = written(name.replace("_", " "))
-        handles += ax.plot(*curve, dashes, color=colour, linewidth=1.5, label=label)
+        handles += ax.plot(*curve, dashes, color=colour, marker=_mark(curve), label=label)
     ax.set_ylabel("losses")
     legend(ax, handles, **ABOVE)

@@ -152,11 +152,12 @@ def _draw_means(ax: Axes, table: _Table) -> list[Any]:
 
 def _number_accuracies(ax: Axes, table: _Table) -> None:
     """An axis that ends where accuracies do, right behind the mark there."""
-    ax.set_xlabel(f"accuracy ({'share' if table.most == 1 else '%'})")
     if not np.isfinite(table.results).any():
         ax.set_xticks([])
         middle: Any = {"transform": ax.transAxes, "ha": "center", "va": "center", "color": colours().text}
         ax.text(0.5, 0.5, "There are no results.", **middle)
-    elif np.nanmax(table.results) <= table.most:
+        return
+    ax.set_xlabel(f"accuracy ({'share' if table.most == 1 else '%'})")
+    if np.nanmax(table.results) <= table.most:
         low, high = ax.get_xlim()
         ax.set_xlim(low, min(high, table.most + 0.015 * (table.most - low)))
