@@ -118,6 +118,12 @@ class TestPage:
         html = render(page(Facts("Nothing", []), Table("None", [], []), Table("No rows", ["a"], [])))
         assert html.count("There are no rows.") == 2
 
+    def test_a_caption_is_not_said_twice(self):
+        for text, expected in (("A line.", "A line."), ("The caption.", "")):
+            html = render(page(Picture("Heading", BLACK, BLACK, text, "The caption.")))
+            (image,) = (dict(attributes) for tag, attributes in read(html).elements if tag == "img")
+            assert image["alt"] == expected
+
     def test_without_jinja(self):
         from adaptive_ot.report.html.page import _environment
 
@@ -132,6 +138,8 @@ class TestPage:
             (Table("Uneven", ["a", "b"], [(1.0, 2.0), (1.0,)]), r"parts\[0\]\.rows\[1\]"),
             (Picture("Neither", b"GIF89a", BLACK, "a GIF"), r"parts\[0\]\.light"),
             (Picture("Nothing", BLACK, b"", "nothing"), r"parts\[0\]\.dark"),
+            (Picture("A part", BLACK[:-1], BLACK, "less"), r"parts\[0\]\.light must be a whole PNG or JPEG"),
+            (Picture("A part", BLACK, b"\xff\xd8\xff\xe0 cut", "less"), r"parts\[0\]\.dark must be a whole"),
         ],
     )
     def test_parts_that_cannot_be_shown(self, part, argument):
@@ -166,12 +174,13 @@ class TestHostileStrings:
             shown = re.sub("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", shown)
             assert "".join(texts_of(html, "h1")) == shown
             assert "".join(texts_of(html, "dd")) == shown
-            (alternative,) = (dict(attributes)["alt"] for tag, attributes in read(html).elements if tag == "img")
-            assert alternative == shown
             data = explorer_data(html)
             assert data["classes"] == [text]
             assert data["source"]["names"] == [text] * 3
             assert data["source"]["columns"] == [text] * 2
+            html = render(page(Picture("Heading", BLACK, BLACK, text, "Caption")))
+            (alternative,) = (dict(attributes)["alt"] for tag, attributes in read(html).elements if tag == "img")
+            assert alternative == shown
 
     def test_data_cannot_leave_its_script(self):
         for text in HOSTILE:
