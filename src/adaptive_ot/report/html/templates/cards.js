@@ -52,7 +52,7 @@ function partnerCard(model, panel, side, pair) {
 
 function leftCard(model, panel, side, sample) {
   const weight = model[side].weights[sample], moved = model[side].moved[sample];
-  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} left over`;
+  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} of its mass left`;
   return element("li", "", sampleButton(model, panel, side, sample, told));
 }
 

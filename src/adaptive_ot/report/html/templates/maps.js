@@ -60,7 +60,7 @@ function blockCell(model, block, numbered) {
   cell.setAttribute("aria-label", model.aboutBlock(block));
   cell.tabIndex = -1;
   cell.dataset.block = block;
-  const shade = relative > 0 ? Math.round(6 + 94 * relative) : 0;
+  const shade = Math.round((model.blocks.count[block] ? 6 : 0) + 94 * relative); // traces are as good as nothing
   cell.style.setProperty("--share", `${shade}%`);
   cell.classList.toggle("strong", shade > STRONG);
   cell.classList.toggle("same", model.sameClass(block));
@@ -99,7 +99,7 @@ function moveAmongBlocks(model, panel, table) {
   });
 }
 
-// All samples, in the order of their groups. One blue on any ground: mass is how much of it there is.
+// All samples, in the order of their groups. One blue on any ground: mass is how much of it there is, from none at all.
 function drawSamples(model, canvas) {
   const context = canvas.getContext("2d");
   const { height, width, cells, mass } = model.map;
@@ -111,7 +111,7 @@ function drawSamples(model, canvas) {
   context.fillStyle = "#2f86cf";
   for (const k of order) {
     const row = Math.floor(cells[k] / width), column = cells[k] % width;
-    context.globalAlpha = 0.2 + 0.8 * Math.sqrt(mass[k] / most);
+    context.globalAlpha = Math.sqrt(mass[k] / most);
     context.fillRect((column + 0.5) * wide - w / 2, (row + 0.5) * tall - h / 2, w, h);
   }
   context.globalAlpha = Math.min(0.45, 8 / Math.max(model.source.groups.length, model.target.groups.length));

@@ -71,7 +71,7 @@ class Model {
   aboutBlock(block) {
     const [row, column] = this.groupsOf(block);
     const ends = `${this.source.groups[row]} to ${this.target.groups[column]}: `;
-    if (!this.blocks.count[block]) return `${ends}nothing moves`;
+    if (!this.blocks.count[block]) return `${ends}${this.blocks.mass[block] > 0 ? "only traces of mass" : "nothing moves"}`;
     return `${ends}${percent(this.blocks.mass[block] / this.mass)} of the mass, in ${many(this.blocks.count[block], "pair")}`;
   }
 

@@ -79,8 +79,9 @@ class Panel {
       const pairs = model.ofBlock.get(block) || [];
       const mass = model.blocks.mass[block], count = model.blocks.count[block];
       if (!pairs.length) {
+        const what = mass > 0 ? `Only traces of mass move from here to there, ${amount(mass)} together. ` : "Nothing moves from here to there. ";
         const why = `${model.aboutGroup("source", row)}; ${model.aboutGroup("target", column)}.`;
-        return [top, element("p", "told", "Nothing moves from here to there. ", why)];
+        return [top, element("p", "told", what, why)];
       }
       const strongest = count > pairs.length ? ` The ${pairs.length} strongest:` : "";
       const told = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
@@ -122,8 +123,8 @@ class Panel {
       ["predicted class", named(own.predicted)],
       ["class by the plan", side === "target" ? named(model.plan) : null],
       ["weight", amount(weight)],
-      [side === "source" ? "sent" : "received", moved > 0 ? `${amount(moved)}${share}` : "nothing: left alone"],
-      ["left over", moved > 0 && left > 1e-5 * weight ? amount(left) : null], // the page knows six digits
+      [side === "source" ? "sent" : "received", moved > ROUNDING * weight ? `${amount(moved)}${share}` : "nothing: left alone"],
+      ["left over", moved > ROUNDING * weight && left > 1e-5 * weight ? amount(left) : null], // the page knows six digits
     ];
   }
 
