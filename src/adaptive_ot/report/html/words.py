@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from adaptive_ot.plot.names import TURNING
 from adaptive_ot.report.contents import Match
 from adaptive_ot.report.fields import counted
 from adaptive_ot.report.html.explorer import ROUNDING, WORTH_A_LOOK
@@ -111,7 +112,14 @@ def _left_out(match: Match, data: dict[str, Any]) -> list[str]:
 
 def _some(names: list[str]) -> str:
     more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(_isolated, names[:MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")
+
+
+def _isolated(name: str) -> str:
+    """A name that cannot turn the words of a sentence around it from right to left."""
+    if name.isascii():
+        return name
+    return f"\N{FIRST STRONG ISOLATE}{''.join(each for each in name if each not in TURNING)}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def _percent(part: float, whole: float) -> str:

@@ -2,6 +2,7 @@
 
 const NUMBERS_UP_TO = 12; // groups: beyond, the numbers in the blocks would not fit
 const NAMES_UP_TO = 40;
+const MISSING = "∅"; // beside the names of classes that a side does not have
 const STRONG = 64; // percent of shade: up to here one ink can be read, beyond it the other, on light and dark screens
 const REACH = 8; // pixels around the pointer in which a spot counts as meant
 const LARGEST_DOT = 6; // of 800 pixels: a lone cell is drawn at least so large, one of many smaller
@@ -21,10 +22,12 @@ function step(key, row, column, rows, columns) {
 
 function groupHeader(model, side, group) {
   const own = model[side];
-  const header = element("th", "", element("span", "name", own.groups[group] || "(no name)"));
+  const name = own.groups[group] || "(no name)", missing = !own.sizes[group];
+  const mark = missing ? element("span", "missing", MISSING) : null;
+  const header = element("th", "", element("span", "head", element("span", "name", name), mark));
   header.setAttribute("scope", side === "source" ? "row" : "col");
-  header.title = `${own.groups[group]}: ${model.aboutGroup(side, group)}`;
-  if (!own.sizes[group]) header.firstChild.append(element("small", "", ` no ${side}s`));
+  header.setAttribute("aria-label", missing ? `${isolated(name)}, no ${side}s` : isolated(name));
+  header.title = `${isolated(name)}: ${model.aboutGroup(side, group)}`;
   return header;
 }
 

@@ -68,7 +68,7 @@ class Panel {
   }
 
   between(source, target) {
-    return this.top(element("bdi", "source", source), " → ", element("bdi", "target", target));
+    return this.top(element("bdi", "source", upright(source)), " → ", element("bdi", "target", upright(target)));
   }
 
   block(block) {
@@ -104,7 +104,7 @@ class Panel {
   sample(side, sample) {
     const { model } = this, own = model[side];
     return () => {
-      const top = this.top(side === "source" ? "Source " : "Target ", element("bdi", side, own.names[sample]));
+      const top = this.top(side === "source" ? "Source " : "Target ", element("bdi", side, upright(own.names[sample])));
       const image = own.images && own.images[sample] ? thumbnail(model, side, sample) : null;
       const portrait = element("div", "portrait", image, facts(this.sampleFacts(side, sample)));
       if (own.images && !image) portrait.append(element("p", "hint", "The page has no room for this image."));
