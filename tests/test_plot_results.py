@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -353,13 +354,13 @@ def test_steps_are_whole(steps):
     [[0, 0.1, 10], [0, 0.001, 0.01, 1, 100], [-10, 0, 10], [0.1, 1, 10], np.linspace(1, 1.5, 12), [5, 5, 1], [3]],
 )
 def test_values_of_a_parameter_do_not_overlap(values):
-    figure = plot.sensitivity([plot.Curve("beta", values, np.ones(len(values)))] * 2)
+    figure = plot.sensitivity([plot.Curve("beta", values, [1.0] * len(values))] * 2)
     figure.canvas.draw()
     for ax in figure.axes:
         shown = [label for label in ax.get_xticklabels() if label.get_text()]
         boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.x0)
         assert len(boxes) >= min(3, len(set(values)))
-        assert all(a.x1 < b.x0 for a, b in zip(boxes, boxes[1:], strict=False))
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
         assert {float(label.get_text()) for label in shown} <= {float(f"{value:g}") for value in values}
 
 

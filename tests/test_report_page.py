@@ -283,7 +283,10 @@ class Judge:
     def stands_out(self, side: int, pair: tuple[int, int]) -> bool:
         """Whether it is at least a hundredth of the strongest of its sample, which moves not much less than others."""
         weights = (self.match.source, self.match.target)[side].weights
-        share = {k: min(1, self.moved(side, k) / Fraction(float(weights[k]))) if weights[k] else 1 for k, _ in self.ends(side)}
+        share = {
+            k: min(1, self.moved(side, k) / Fraction(float(weights[k]))) if weights[k] else 1
+            for k, _ in self.ends(side)
+        }
         strongest = max(mass for k, mass in self.ends(side) if k == pair[side])
         return 100 * self.mass[pair] >= strongest and 100 * share[pair[side]] >= max(share.values())
 

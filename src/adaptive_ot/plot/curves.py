@@ -96,7 +96,9 @@ def _sorted(values: dict[float, float]) -> Series:
 
 def _number_steps(ax: Axes, steps: np.ndarray) -> None:
     """Steps are whole; one alone has a neighbour at either side."""
-    ax.xaxis.get_major_locator().set_params(integer=True, min_n_ticks=1)
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
     if steps.size == 1:
         ax.set_xlim(steps[0] - 1, steps[0] + 1)
     ax.set_xlabel("step")

@@ -1,16 +1,16 @@
 """A match, made small enough for a page: sums over everything, and only those pairs that somebody can ask for.
 
-What `explore` returns is all that the scripts know; `model.js` takes it as it is. Samples, classes and groups go by their
-number, groups of sources are rows, and blocks and cells count row by row:
+What `explore` returns is all that the scripts know; `model.js` takes it as it is. Samples, classes and groups go by
+their number, groups of sources are rows, and blocks and cells count row by row:
 
 - mass, count, traces: all that moved, the number of pairs worth a look, and of those that are not
 - most: how many pairs are kept of a sample (partners), of a block and of all
 - classes: their names
-- source, target: lists with an entry for every sample (names, weights, moved, partners, group, images, values, class,
-  predicted; the last four or None), with one for every group (groups, sizes), the samples that are left alone (left), what
-  the groups are (kind), what the values are called (columns), and how many there were (width)
-- pairs: lists of source, target and mass, sorted by mass; whoever wants the strongest of a sample, a block or a cell takes
-  the first he finds
+- source, target: lists with an entry for every sample (names, weights, moved, partners, group; images, values, class,
+  predicted, each or None), with one for every group (groups, sizes), the samples that are left alone (left), what the
+  groups are (kind), what the values are called (columns), and how many there were (width)
+- pairs: lists of source, target and mass, sorted by mass; whoever wants the strongest of a sample, a block or a cell
+  takes the first he finds
 - blocks: the mass of every pair of groups, and the number of its pairs
 - map: its height and width, and of the cells with pairs: their numbers (cells), mass and count
 - plan, disagreements: the class by the plan of every target (-1: none), and the targets that are predicted otherwise

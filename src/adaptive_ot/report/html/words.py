@@ -70,7 +70,7 @@ def _traces(data: dict[str, Any]) -> list[str]:
     if not data["traces"]:
         return []
     rule = f"less than {_percent(WORTH_A_LOOK, 1)} of the strongest pair of the source and of the target"
-    return [f"Traces are {rule}, and all that samples move that hardly move: they count in sums, but are not listed."]
+    return [f"Traces are {rule}, and what hardly matched samples move: they count in sums, but are not listed."]
 
 
 def _missing(data: dict[str, Any]) -> list[str]:
