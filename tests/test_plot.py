@@ -203,7 +203,7 @@ def test_label_plan_tells_sources_from_targets():
 
 def test_label_plan_of_numbers_beside_words():
     ax: Any = plot.label_plan(between([0, 10, 2], [0, 1, 2]), [0, 10, 2], ["2", "ten", "0"])
-    assert [name.get_text() for name in ax.get_xticklabels()] == ["0", "10\nmissing", "2", "ten"]
+    assert [name.get_text() for name in ax.get_xticklabels()] == ["0", "2", "10\nmissing", "ten"]
 
 
 def test_label_plan_shows_mass_beyond_the_weights():

@@ -225,3 +225,64 @@ def test_no_classes_no_mean():
     above, right = histograms(plot.label_plan(aot.solve(np.ones((0, 2))), [], ["a", "b"]))
     assert (len(above.lines), len(right.lines)) == (1, 0)
     assert above.lines[0].get_ydata()[0] == 0
+
+
+def test_classes_are_in_natural_order():
+    """As on the page of a report; numbers stay numbers."""
+    labels = [f"class {k}" for k in (10, 9, 100)]
+    solution = aot.solve(np.diag([-1.0, -2.0, -3.0]) + 1)
+    expected = ["class 9", "class 10", "class 100"]
+    ax: Any = plot.plan(solution, labels, labels)
+    assert [label.get_text() for label in ax.get_yticklabels()] == expected
+    np.testing.assert_allclose(ax.images[0].get_array(), solution.plan[np.ix_([1, 0, 2], [1, 0, 2])])
+    table: Any = plot.label_plan(solution, labels, labels)
+    assert [label.get_text() for label in table.get_xticklabels()] == expected
+    np.testing.assert_allclose(table.images[0].get_array(), solution.plan[np.ix_([1, 0, 2], [1, 0, 2])])
+    numbers: Any = plot.plan(solution, [10, -9, 100], [1.5, 10.0, -20.0])
+    assert [label.get_text() for label in numbers.get_yticklabels()] == ["-9", "10", "100"]
+    assert [label.get_text() for label in numbers.get_xticklabels()] == ["-20.0", "1.5", "10.0"]
+
+
+def test_names_do_not_turn_our_words():
+    """Matplotlib lays text out from right to left where a name asks for it."""
+    turning = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+    for sign in turning:
+        ax: Any = plot.label_plan(aot.solve([[-1.0]]), [f"a{sign}b"], ["c"])
+        (name, _) = (label.get_text() for label in ax.get_xticklabels())
+        assert name == f"a\\u{ord(sign):04x}b\nmissing"
+
+
+def overlaps(ax) -> int:
+    """Names below a drawn picture that touch the next one; slanted ones by how far their lines are apart."""
+    labels = [label for label in ax.get_xticklabels() if label.get_text()]
+    boxes = [label.get_window_extent() for label in labels]
+    if labels and labels[0].get_rotation():
+        height = labels[0].get_fontsize() / 72 * ax.figure.dpi
+        places = ax.transData.transform([(label.get_position()[0], 0) for label in labels])[:, 0]
+        return int(sum(places[1:] - places[:-1] < 1.2 * height))
+    return sum(a.x1 > b.x0 for a, b in pairwise(boxes))
+
+
+@pytest.mark.parametrize("count", [8, 26, 30, 150])
+@pytest.mark.parametrize("name", [str, "{:03d}".format, "category {}".format])
+def test_names_do_not_overlap(count, name):
+    solution = aot.solve(-np.eye(count))
+    labels = [name(k) for k in range(count)]
+    figures: list[Any] = [draw(solution, labels, labels).figure for draw in (plot.plan, plot.label_plan)]
+    figures.append(plot.plans({str(k): solution for k in range(3)}, labels, labels))
+    for figure in figures:
+        figure.canvas.draw()
+        assert [overlaps(ax) for ax in figure.axes if ax.images] == [0] * sum(bool(ax.images) for ax in figure.axes)
+
+
+def test_histograms_of_many_classes_are_steps():
+    """Outlines of 150 bars would hide the bars."""
+    labels = np.arange(300) % 150
+    solution = aot.solve(-np.eye(300))
+    above, right = histograms(plot.label_plan(solution, labels, labels))
+    for inset in (above, right):
+        filled, outline = inset.patches
+        for steps in (filled, outline):
+            np.testing.assert_allclose(steps.get_data().values, np.full(150, 2 / 300))
+            np.testing.assert_array_equal(steps.get_data().edges, np.arange(151) - 0.5)
+        assert outline.get_linewidth() < 1

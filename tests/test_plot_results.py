@@ -2,6 +2,7 @@
 
 import json
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -332,3 +333,67 @@ def test_deviations_of_results_or_of_means():
 def test_bad_comparisons(arguments, message):
     with pytest.raises(aot.InvalidInput, match=message):
         plot.comparison(*arguments)
+
+
+@pytest.mark.parametrize("steps", [[0], [9], [0, 1], [9, 19, 29], list(range(0, 1000, 50))])
+def test_steps_are_whole(steps):
+    figure: Any = plot.training([{"step": step, "accuracy": 0.5, "loss": 1.0} for step in steps])
+    figure.canvas.draw()
+    (low, high), ticks = figure.axes[-1].get_xlim(), figure.axes[-1].get_xticks()
+    shown = [tick for tick in ticks if low <= tick <= high]
+    assert shown
+    assert all(tick == int(tick) for tick in shown)
+    if len(steps) == 1:
+        assert all(line.get_marker() == "o" for ax in figure.axes for line in ax.lines)  # a line would not be seen
+        assert (low, high) == (steps[0], steps[0] + 2)
+        assert shown == [steps[0], steps[0] + 1, steps[0] + 2]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0, 0.1, 10], [0, 0.001, 0.01, 1, 100], [-10, 0, 10], [0.1, 1, 10], np.linspace(1, 1.5, 12), [5, 5, 1], [3]],
+)
+def test_values_of_a_parameter_do_not_overlap(values):
+    figure = plot.sensitivity([plot.Curve("beta", values, [1.0] * len(values))] * 2)
+    figure.canvas.draw()
+    for ax in figure.axes:
+        shown = [label for label in ax.get_xticklabels() if label.get_text()]
+        boxes = sorted((label.get_window_extent() for label in shown), key=lambda box: box.x0)
+        assert len(boxes) >= min(3, len(set(values)))
+        assert all(a.x1 < b.x0 for a, b in pairwise(boxes))
+        assert {float(label.get_text()) for label in shown} <= {float(f"{value:g}") for value in values}
+
+
+@pytest.mark.parametrize(
+    ("results", "default", "height", "explained"),
+    [
+        ([1, 2], 1, 1.5, ["default", "line"]),
+        ([1, 2], 7, 1.5, ["line"]),  # not among the values
+        ([NAN, 2], 1, 1.5, ["line"]),  # no result
+        ([1, 2], 1, NAN, ["default"]),
+        ([1, 2], None, NAN, []),
+    ],
+)
+def test_only_what_is_drawn_is_explained(results, default, height, explained):
+    figure = plot.sensitivity([plot.Curve("beta", [1, 2], results, default=default)], ("line", height))
+    assert [text for legend in figure.legends for text in texts(legend)] == explained
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "most", "label"),
+    [([[99.5, 100.0], [70, 80]], 100, "accuracy (%)"), ([[0.995, 1.0]], 1, "accuracy (share)")],
+)
+def test_nothing_is_better_than_all(accuracies, most, label):
+    deviations = np.full(np.shape(accuracies), 0.05 * most)
+    figure = plot.comparison(["a", "b"][: len(accuracies)], ["s", "t"], accuracies, deviations)
+    figure.canvas.draw()
+    (ax,) = figure.axes
+    assert ax.get_xlabel() == label
+    assert most < ax.get_xlim()[1] < 1.02 * most  # the mark at the end is whole
+    assert max(tick for tick in ax.get_xticks() if tick <= ax.get_xlim()[1]) <= most
+
+
+def test_no_result_at_all():
+    (ax,) = plot.comparison(["a", "b"], ["s"], [[NAN], [NAN]]).axes
+    assert [text.get_text() for text in ax.texts][-1] == "There are no results."
+    assert list(ax.get_xticks()) == []

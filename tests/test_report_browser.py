@@ -222,9 +222,11 @@ class TestBlocks:
     def test_empty_and_missing_blocks_say_so(self, browser, digits):
         browser.point(block(browser, digits, "7", "7"))
         assert "Nothing moves from here to there. 7 is missing in the source" in browser.texts(".told")[0]
-        headers = browser.texts(".blocks th .name")
-        assert "7 no sources" in headers
-        assert "3 no targets" in headers
+        headers = browser.run("return [...document.querySelectorAll('.blocks th')].map((each) => each.ariaLabel)")
+        assert "7, no sources" in headers
+        assert "3, no targets" in headers
+        assert len(browser.all(".blocks .missing")) == 2
+        assert browser.texts(".absent") == ["∅ no samples of this class"]
 
     def test_a_sample_and_its_partners(self, browser, digits):
         browser.point(block(browser, digits, "1", "1"), click=True)
@@ -352,7 +354,7 @@ class TestLists:
 
     def test_left_alone(self, browser, digits):
         for side, index in (("source", digits.rows), ("target", digits.columns)):
-            alone = [k for k in range(300) if k not in set(index.tolist())]
+            alone = [k for k in range(300) if k not in set(index.tolist())]  # all others are matched by half at least
             browser.run("document.querySelector(`[data-list=${arguments[0]}] .more`).click()", side)
             assert self.listed(browser, side) == alone[:60]
             assert browser.texts(f"[data-list={side}] .line")[1] == "left alone"
@@ -607,3 +609,81 @@ def test_ten_thousand_samples_a_side(browser):
     browser.open(Page("Ten thousand", "", [Explorer("Ten thousand", match)]))
     assert len(browser.all(".block")) == 31 * 31
     assert shown_pairs(browser, "[data-list=pairs]") == strongest(match, lambda i, j: True)[:12]
+
+
+def middles(browser: Browser, selector: str, words: list[str]) -> list[float]:
+    """Where words stand in the text of an element, from left to right."""
+    return browser.run(
+        """
+        const texts = document.createTreeWalker(document.querySelector(arguments[0]), NodeFilter.SHOW_TEXT);
+        const places = {};
+        for (let node = texts.nextNode(); node; node = texts.nextNode()) for (const word of arguments[1]) {
+          const at = node.data.indexOf(word);
+          if (at < 0) continue;
+          const range = document.createRange();
+          range.setStart(node, at);
+          range.setEnd(node, at + word.length);
+          places[word] = range.getBoundingClientRect().left;
+        }
+        return arguments[1].map((word) => places[word]);
+        """,
+        selector,
+        words,
+    )
+
+
+@pytest.mark.parametrize("name", ["\u202ecat", "\u2069\u202ecat", "\u2067cat", "\u202bcat"])
+def test_names_do_not_turn_our_words(browser, name):
+    source, target = samples(["s"], labels=[name]), samples(["t"], labels=["fox"])
+    browser.open(Page("Turned", "", [Explorer("Turned", pairs(source, target, (0, 0, 1.0)))]))
+    for selector, words in ((".summary", ["target:", "fox"]), (".detail h3", ["→", "fox"])):
+        places = middles(browser, selector, words)
+        assert places == sorted(places)
+    told = browser.one(".block[aria-selected=true]").get_attribute("aria-label")
+    assert told == "\u2068cat\u2069 to fox: 100\xa0% of the mass, in 1 pair"
+
+
+def test_long_names_of_classes_keep_their_marks(browser):
+    name = "a very long name of a class " * 4
+    source, target = samples(["s"], labels=[name]), samples(["t"], labels=["fox"])
+    browser.open(Page("Long", "", [Explorer("Long", pairs(source, target, (0, 0, 1.0)))]))
+    for mark in browser.all(".blocks .missing"):
+        box, head = mark.rect, mark.find_element(By.XPATH, "./ancestor::th").rect
+        assert box["x"] >= head["x"]
+        assert box["x"] + box["width"] <= head["x"] + head["width"] + 1
+        assert box["y"] + box["height"] <= head["y"] + head["height"] + 1
+        assert box["width"] > 4
+    assert len(browser.all(".blocks .missing")) == 2
+    assert [each.get_attribute("title").startswith(name) for each in browser.all(".blocks th[scope]")] == [
+        True, False, True, False,
+    ]  # fmt: skip
+
+
+def test_cards_say_that_there_are_more_values(browser):
+    wide = samples(["a"], values=np.ones((1, 8)), columns=[*"stuvwxyz"])
+    browser.open(Page("Wide", "", [Explorer("Wide", pairs(wide, VALUES, (0, 0, 1.0)))]))
+    assert browser.texts("[data-list=pairs] .some") == ["4 of 8 values"]  # the target has two
+    browser.one("[data-list=pairs] .sample").click()
+    assert browser.texts(".detail dt")[-8:] == [*"stuvwxyz"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_traces_are_not_seen(browser, scheme):
+    """An entropic plan: mass everywhere, but only some of it worth a look."""
+    side = samples([f"{k}" for k in range(20)], labels=[str(k // 10) for k in range(20)])
+    everywhere = ((i, j, 1.0 if i == j else 1e-9) for i in range(10) for j in range(20))
+    browser.open(Page("Traces", "", [Explorer("Traces", pairs(side, side, *everywhere))]), scheme=scheme)
+    shares = browser.run("return [...document.querySelectorAll('.block')].map((each) => each.style.cssText)")
+    assert shares == ["--share: 100%;", "--share: 0%;", "--share: 0%;", "--share: 0%;"]
+    browser.point(browser.all(".block")[1])
+    assert browser.texts(".told")[0].startswith("Only traces of mass move from here to there, 1.00e-7 together.")
+    browser.all("[role=tab]")[1].click()
+    browser.run("document.querySelector('.sheet').focus()")
+    browser.press(Keys.TAB, Keys.SHIFT + Keys.TAB, Keys.END)
+    seen = browser.run(
+        "const canvas = document.querySelector('canvas');"
+        "const { data } = canvas.getContext('2d').getImageData(0, 0, 800, 800);"
+        "const at = (i, j) => data[4 * ((i * 40 + 20) * 800 + j * 40 + 20) + 3];"
+        "return [at(0, 0), at(9, 9), at(3, 4), at(0, 19), at(15, 15)]"
+    )
+    assert seen == [255, 255, 0, 0, 0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot.plot.canvas import GREY, VERMILLION, axes, colours, from_zero, heat, ink_on, mass_of, paint, settle
-from adaptive_ot.plot.names import name_axis, written
+from adaptive_ot.plot.names import name_axis, ranks, written
 from adaptive_ot.solution import Solution, marginal
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 # More numbers would not fit.
 CLASSES_WITH_NUMBERS = 12
+
+# The outlines of more bars would hide them.
+CLASSES_WITH_BARS = 40
 
 # Less than this share of the largest number is not worth printing.
 WORTH_PRINTING = 0.01
@@ -77,8 +80,10 @@ def _table(solution: Solution, source_labels: Any, target_labels: Any) -> _Table
     problem, (n, m) = solution.problem, solution.problem.cost.shape
     sources, source_members = check.labels("source_labels", source_labels, n)
     targets, target_members = check.labels("target_labels", target_labels, m)
-    labels = np.unique(np.concatenate([sources, targets]))  # numbers beside words become words
-    rows, columns = (np.searchsorted(labels, own.astype(labels.dtype)) for own in (sources, targets))
+    found = np.unique(np.concatenate([sources, targets]))  # numbers beside words become words
+    rank = ranks(found)
+    labels = found[np.argsort(rank)]
+    rows, columns = (rank[np.searchsorted(found, own.astype(found.dtype))] for own in (sources, targets))
     mass = np.zeros((labels.size, labels.size))
     mass[np.ix_(rows, columns)] = solution.by_label(source_labels, target_labels).mass
     sides = (columns, target_members, problem.target_weights), (rows, source_members, problem.source_weights)
@@ -94,13 +99,12 @@ def _draw_histograms(ax: Axes, table: _Table, title: str) -> None:
     moved = table.mass.sum(axis=0), table.mass.sum(axis=1)
     ticks = np.arange(table.labels.size)
     sides = (
-        (above, above.bar, above.axhline, ax.xaxis, ax.axvspan),
-        (right, right.barh, right.axvline, ax.yaxis, ax.axhspan),
+        (above, above.axhline, ax.xaxis, ax.axvspan),
+        (right, right.axvline, ax.yaxis, ax.axhspan),
     )
-    for side, (inset, bars, line, axis, span) in enumerate(sides):
+    for side, (inset, line, axis, span) in enumerate(sides):
         missing = table.missing[side]
-        bars(ticks, moved[side], color=colours().curve)
-        bars(ticks, table.weights[side], facecolor="none", edgecolor=VERMILLION)
+        _draw_bars(inset, moved[side], table.weights[side], upright=inset is above)
         if not missing.all():
             line(moved[side][~missing].mean(), color=colours().text, linestyle="--", linewidth=1)
         for at in ticks[missing]:
@@ -114,6 +118,18 @@ def _draw_histograms(ax: Axes, table: _Table, title: str) -> None:
     right.set(xlim=(0, largest))
     above.tick_params(bottom=False, labelbottom=False)
     right.tick_params(left=False, labelleft=False)
+
+
+def _draw_bars(ax: Axes, moved: np.ndarray, weights: np.ndarray, *, upright: bool) -> None:
+    """What moves, and the outline of what may: bars, or one flight of steps over many classes."""
+    if moved.size > CLASSES_WITH_BARS:
+        edges, direction = np.arange(moved.size + 1) - 0.5, "vertical" if upright else "horizontal"
+        ax.stairs(moved, edges, orientation=direction, fill=True, color=colours().curve)
+        ax.stairs(weights, edges, orientation=direction, color=VERMILLION, linewidth=0.8)
+    else:
+        bars = ax.bar if upright else ax.barh
+        bars(np.arange(moved.size), moved, color=colours().curve)
+        bars(np.arange(moved.size), weights, facecolor="none", edgecolor=VERMILLION)
 
 
 def _marked(labels: np.ndarray, missing: np.ndarray) -> list[str]:

@@ -63,7 +63,7 @@ def training(lines: Sequence[Mapping[str, Any]], *, baseline: tuple[str, float] 
         _draw_losses(grid[-1], losses)
     for ax in grid:
         ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
-    grid[-1].set_xlabel("step")
+    _number_steps(grid[-1], found["step"][0])
     return figure
 
 
@@ -94,6 +94,21 @@ def _sorted(values: dict[float, float]) -> Series:
     return steps, np.array([values[step] for step in steps], dtype=float)
 
 
+def _number_steps(ax: Axes, steps: np.ndarray) -> None:
+    """Steps are whole; one alone has a neighbour at either side."""
+    from matplotlib.ticker import MaxNLocator
+
+    ax.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 2.5, 5, 10], integer=True, min_n_ticks=1))
+    if steps.size == 1:
+        ax.set_xlim(steps[0] - 1, steps[0] + 1)
+    ax.set_xlabel("step")
+
+
+def _mark(curve: Series) -> str:
+    """One point alone makes no line."""
+    return "o" if len(curve[0]) == 1 else ""
+
+
 def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float] | None) -> None:
     handles: list[Any] = []
     if "accuracy" in shares:
@@ -108,7 +123,7 @@ def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float
         handles += ax.plot(steps[best], accuracy[best], "o", label=label, **style)
     for name, (label, colour, dashes) in SHARES.items():
         if name in shares:
-            handles += ax.plot(*shares[name], dashes, color=colour, linewidth=1.5, label=label, zorder=2)
+            handles += ax.plot(*shares[name], dashes, color=colour, marker=_mark(shares[name]), label=label, zorder=2)
     if baseline:
         name, height = written(baseline[0]), baseline[1]
         handles.append(ax.axhline(height, color=GREY, linestyle="--", linewidth=1.5, label=f"{name}, {height:.1%}"))
@@ -123,6 +138,6 @@ def _draw_losses(ax: Axes, losses: dict[str, Series]) -> None:
         dashes = ("-", "--", ":", "-.")[number // len(CURVE_COLOURS) % 4]
         colour = CURVE_COLOURS[number % len(CURVE_COLOURS)]
         label = written(name.replace("_", " "))
-        handles += ax.plot(*curve, dashes, color=colour, linewidth=1.5, label=label)
+        handles += ax.plot(*curve, dashes, color=colour, marker=_mark(curve), label=label)
     ax.set_ylabel("losses")
     legend(ax, handles, **ABOVE)

@@ -56,7 +56,7 @@ def comparison(methods: Sequence[str], tasks: Sequence[str], accuracies: Any, de
     ax.set_ylim(len(methods) - 0.4, -0.6)
     ax.grid(axis="x", color=GREY, alpha=0.25, linewidth=0.8)
     ax.hlines(places[:-1] + 0.5, 0, 1, transform=ax.get_yaxis_transform(), color=GREY, alpha=0.25, linewidth=0.6)
-    ax.set_xlabel("accuracy")
+    _number_accuracies(ax, table)
     legend(figure, handles, loc="outside upper center", ncols=4, fontsize="small")
     return figure
 
@@ -70,6 +70,11 @@ class _Table(NamedTuple):
     means: np.ndarray
     off: np.ndarray
     mean_off: np.ndarray
+
+    @property
+    def most(self) -> int:
+        """What is best of all: 1 where accuracies are shares, 100 where they are percent."""
+        return 1 if np.nanmax(self.results, initial=0.0) <= 1 else 100
 
 
 def _table(methods: Any, tasks: Any, accuracies: Any, deviations: Any) -> _Table:
@@ -136,10 +141,23 @@ def _draw_means(ax: Axes, table: _Table) -> list[Any]:
             bars.lines[0].set_label(label)
             handles.append(bars.lines[0])
     known = np.isfinite(table.results).sum(axis=1)
-    digits = 3 if np.nanmax(table.means, initial=0.0) <= 1 else 1  # shares, or percent
+    digits = 3 if table.most == 1 else 1
     for place, mean, tasks in zip(places, table.means, known, strict=True):
         number = f"{mean:.{digits}f}" if tasks else "no result"
         note = "" if tasks in (0, len(table.tasks)) else f" ({tasks} of {len(table.tasks)})"
         at: Any = {"xycoords": ("axes fraction", "data"), "textcoords": "offset points"}
         ax.annotate(number + note, (1.0, place), (6, 0), va="center", fontsize="small", color=ink, **at)
     return handles
+
+
+def _number_accuracies(ax: Axes, table: _Table) -> None:
+    """An axis that ends where accuracies do, right behind the mark there."""
+    if not np.isfinite(table.results).any():
+        ax.set_xticks([])
+        middle: Any = {"transform": ax.transAxes, "ha": "center", "va": "center", "color": colours().text}
+        ax.text(0.5, 0.5, "There are no results.", **middle)
+        return
+    ax.set_xlabel(f"accuracy ({'share' if table.most == 1 else '%'})")
+    if np.nanmax(table.results) <= table.most:
+        low, high = ax.get_xlim()
+        ax.set_xlim(low, min(high, table.most + 0.015 * (table.most - low)))

@@ -10,7 +10,7 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.plot.canvas import GREY, axes, from_zero, heat, mass_of, new_figure, paint, panels
-from adaptive_ot.plot.names import name_axis, written
+from adaptive_ot.plot.names import name_axis, ranks, written
 from adaptive_ot.solution import Solution, marginal
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ def _sides(shape: tuple[int, int], source_labels: Any, target_labels: Any) -> tu
 def _sorted_by_label(name: str, given: Any, size: int) -> _Side:
     if given is None:
         return _Side(np.arange(size), np.array([0, size]), None)
-    labels, members = check.labels(name, given, size)
+    found, of_sample = check.labels(name, given, size)
+    rank = ranks(found)
+    labels, members = found[np.argsort(rank)], rank[of_sample]
     position = np.empty(size, dtype=int)
     position[np.argsort(members, kind="stable")] = np.arange(size)
     return _Side(position, np.concatenate([[0], np.cumsum(np.bincount(members))]), labels)

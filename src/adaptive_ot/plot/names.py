@@ -1,20 +1,53 @@
-"""Names of users: as they can be drawn, and where they go on an axis."""
+"""Names of users: as they can be drawn, their order, and where they go on an axis."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-# More names are left out, more letters in a row are slanted, and longer names lose their middle.
-NAMES = 30
-LETTERS = 90
+# To an inch of an axis: more names are left out, more letters in a row are slanted. Longer names lose their middle.
+NAMES = {"x": 4.5, "y": 6.0}
+LETTERS = 12.0
 LONGEST = 28
+
+# Characters that are not seen, but turn the letters around them: also ours beside a name.
+TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def natural(text: str) -> list[tuple[int, int, str]]:
+    """A key that sorts numbers within words by size.
+
+    Examples
+    --------
+    >>> sorted(["class 10", "class 9", "Bike", "car"], key=natural)
+    ['Bike', 'car', 'class 9', 'class 10']
+    """
+    pieces = re.findall(r"([0-9]+)|([^0-9]+)", text)
+    key = [(0, len(digits.lstrip("0")), digits.lstrip("0")) if digits else (1, 0, word) for digits, word in pieces]
+    return [(kind, size, piece.casefold()) for kind, size, piece in key] + [(2, 0, text)]
+
+
+def ranks(labels: np.ndarray) -> np.ndarray:
+    """The place of every label among them all: numbers by size, words in their natural order.
+
+    Examples
+    --------
+    >>> ranks(np.array(["class 10", "class 9"])), ranks(np.array([-1.5, -20.0]))
+    (array([1, 0]), array([1, 0]))
+    """
+    words = labels.tolist()
+    if all(isinstance(word, str) for word in words):
+        return np.argsort(sorted(range(len(words)), key=lambda k: natural(words[k])))
+    return np.argsort(np.argsort(labels))
 
 
 def written(name: Any) -> str:
-    r"""A name on one line, not too long, without mathematics; characters that no font has are written as their codes.
+    r"""A name on one line, not too long, without mathematics.
+
+    Characters that no font has, and those that turn others around, are written as their codes.
 
     Matplotlib's own fonts lack Chinese, Japanese and others. To see these, name a font that is installed, as in
     ``matplotlib.rcParams["font.family"] = ["DejaVu Sans", "Noto Sans CJK JP"]``.
@@ -27,7 +60,7 @@ def written(name: Any) -> str:
     text = " ".join(str(name).split())
     pieces = list(text)
     if not (text.isascii() and text.isprintable()):
-        known = _known(frozenset(text))
+        known = _known(frozenset(text) - TURNING)
         pieces = [each if each in known else each.encode("unicode_escape").decode() for each in text]
     if sum(map(len, pieces)) > LONGEST:
         pieces = [*_first(pieces, LONGEST * 2 // 3), "...", *reversed(_first(pieces[::-1], LONGEST // 3 - 2))]
@@ -54,10 +87,12 @@ def _known(wanted: frozenset[str]) -> frozenset[str]:
 
 def name_axis(axis: Any, positions: np.ndarray, names: Sequence[str]) -> None:
     """Names at their places: slanted below the picture if they are long, and not all of very many."""
-    some = slice(None, None, 1 + max(0, len(names) - 1) // NAMES)
+    figure, place = axis.figure.canvas.figure, axis.axes.get_position()
+    inches = figure.get_figwidth() * place.width if axis.axis_name == "x" else figure.get_figheight() * place.height
+    some = slice(None, None, 1 + int(max(0, len(names) - 1) / (NAMES[axis.axis_name] * inches)))
     names = list(names[some])
     longest = max((len(line) for name in names for line in name.split("\n")), default=0)
-    crowded = axis.axis_name == "x" and longest * len(names) > LETTERS
+    crowded = axis.axis_name == "x" and (longest + 0.5) * len(names) > LETTERS * inches
     slanted: Any = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if crowded else {}
     names = [name.replace("\n", " ") for name in names] if crowded else names
     axis.set_ticks(positions[some], names, fontsize="small", **slanted)

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# From here on values are shown by their ratios, if all are above zero.
+# From here on values are shown by their ratios.
 WIDE = 10
+
+# Pixels of a letter of a number below an axis, and of the gap to the next number.
+LETTER, GAP = 13.5, 8
 
 
 class Curve(NamedTuple):
@@ -39,9 +42,9 @@ def sensitivity(
     Parameters
     ----------
     curves
-        What was found; the default value is drawn larger.
+        What was found; the default value is drawn larger, if it is one of those that have a result.
     baseline
-        The name and the result of something to compare with: a dashed line.
+        The name and the result of something to compare with: a dashed line, unless it is NaN.
     result
         What the results are.
 
@@ -90,16 +93,33 @@ def _draw(ax: Axes, curve: Curve, baseline: tuple[str, float] | None) -> dict[st
     ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
     style: Any = {"color": colours().curve, "marker": "o", "markersize": 5, "linewidth": 1.8, "capsize": 3}
     ax.errorbar(values, results, yerr=curve.deviations, zorder=2, **style)
-    if curve.default is not None:
-        at = values == curve.default
+    at = (values == curve.default) & np.isfinite(results)
+    if at.any():
         (mark,) = ax.plot(values[at], results[at], "o", color=VERMILLION, markersize=9, zorder=3, label="default")
         explained["default"] = mark
-    if baseline:
+    if baseline and np.isfinite(baseline[1]):
         name, height = written(baseline[0]), baseline[1]
         explained["baseline"] = ax.axhline(height, color=GREY, linestyle="--", linewidth=1.5, label=name)
-    if values.min() > 0 and values.max() > WIDE * values.min():
-        ax.set_xscale("log")
-    ax.set_xticks(values, [f"{value:g}" for value in values])
-    ax.set_xticks([], minor=True)
+    _number_values(ax, values)
     ax.set_xlabel(written(curve.parameter))
     return explained
+
+
+def _number_values(ax: Axes, values: np.ndarray) -> None:
+    """A scale on which small and large values are told apart, and as many of their numbers as there is room for."""
+    sizes = np.abs(values[values != 0])
+    if sizes.size and sizes.max() > WIDE * sizes.min():
+        if values.min() > 0:
+            ax.set_xscale("log")
+        else:
+            ax.set_xscale("symlog", linthresh=sizes.min())
+    values = np.unique(values)
+    names, end = [f"{value:g}" for value in values], -np.inf
+    for k, place in enumerate(ax.transData.transform(np.column_stack([values, values]))[:, 0]):
+        half = LETTER * len(names[k]) / 2
+        if place - half < end + GAP:
+            names[k] = ""
+        else:
+            end = place + half
+    ax.set_xticks(values, names)
+    ax.set_xticks([], minor=True)

@@ -1,4 +1,4 @@
-"""Pictures inside a page: bytes that begin as a PNG or JPEG does become data URIs, nothing else."""
+"""Images inside a page: bytes that begin as a PNG or JPEG does become data URIs, nothing else."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
 
 SIGNATURES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg"}
+
+# How they end, unless a part is missing.
+ENDS = {"image/png": b"IEND\xaeB`\x82", "image/jpeg": b"\xff\xd9"}
 
 # What the images of all samples may take together; a third more in the page.
 MOST_BYTES = 12_000_000
@@ -25,6 +28,12 @@ def data_uri(name: str, image: bytes) -> str:
     'data:image/jpeg;base64,/9j/'
     """
     return f"data:{_kind(name, image)};base64,{b64encode(image).decode()}"
+
+
+def check_whole(name: str, image: bytes) -> None:
+    """Refuse what was cut off, as by a full disk: a browser would show the half of it, and not say so."""
+    if not image.endswith(ENDS[_kind(name, image)]):
+        raise InvalidInput(name, "must be a whole PNG or JPEG", "one without its end", "Save it anew.")
 
 
 def within_budget(images: Sequence[bytes | None], wanted: np.ndarray) -> list[str | None]:

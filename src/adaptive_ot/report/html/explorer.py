@@ -1,6 +1,19 @@
 """A match, made small enough for a page: sums over everything, and only those pairs that somebody can ask for.
 
-The pairs are sorted by mass. Whoever wants the strongest of a sample, a block or a cell takes the first he finds.
+What `explore` returns is all that the scripts know; `model.js` takes it as it is. Samples, classes and groups go by
+their number, groups of sources are rows, and blocks and cells count row by row:
+
+- mass, count, traces: all that moved, the number of pairs worth a look, and of those that are not
+- most: how many pairs are kept of a sample (partners), of a block and of all
+- classes: their names
+- source, target: lists with an entry for every sample (names, weights, moved, partners, group; images, values, class,
+  predicted, each or None), with one for every group (groups, sizes), the samples that are left alone (left), what the
+  groups are (kind), what the values are called (columns), and how many there were (width)
+- pairs: lists of source, target and mass, sorted by mass; whoever wants the strongest of a sample, a block or a cell
+  takes the first he finds
+- blocks: the mass of every pair of groups, and the number of its pairs
+- map: its height and width, and of the cells with pairs: their numbers (cells), mass and count
+- plan, disagreements: the class by the plan of every target (-1: none), and the targets that are predicted otherwise
 """
 
 from __future__ import annotations
@@ -27,6 +40,12 @@ MOST_COLUMNS = 24
 # Less than this share of a weight is rounding.
 ROUNDING = 1e-9
 
+# Less than this share of the strongest is not worth a look: entropic plans leave a trace of mass on every pair.
+WORTH_A_LOOK = 0.01
+
+# Whoever moves less than this share of the weight is left alone, as the outliers of an adaptation are.
+TAKES_PART = 0.5
+
 # These have their images before others have any.
 SHOWN_FIRST = 100
 
@@ -49,13 +68,16 @@ def explore(match: Match) -> dict[str, Any]:
     >>> match = Match(source=side, target=side, rows=np.array([1]), columns=np.array([1]), mass=np.array([0.25]))
     >>> data = explore(match)
     >>> data["pairs"], data["blocks"]["mass"], data["source"]["left"]
-    ({'source': [1], 'target': [1], 'mass': [0.25]}, [0.0, 0.0, 0.0, 0.25], [0, 1])
+    ({'source': [1], 'target': [1], 'mass': [0.25]}, [0.0, 0.0, 0.0, 0.25], [0])
     """
     check_match(match)
     classes = number_classes(match)
     rows, columns = axes(match, classes)
-    pairs = _sorted_pairs(match)
-    block = rows.members[pairs.source] * len(columns.names) + columns.members[pairs.target]
+    everything = _sorted_pairs(match)
+    worth = _worth_a_look(match, everything)
+    pairs = _Pairs(*(column[worth] for column in everything))
+    all_blocks = rows.members[everything.source] * len(columns.names) + columns.members[everything.target]
+    block = all_blocks[worth]
     height, width = (min(MOST_CELLS, len(axis.members)) for axis in (rows, columns))
     cell = _lines(rows, height)[pairs.source] * width + _lines(columns, width)[pairs.target]
     kept = _leaders(pairs.source, PARTNERS) | _leaders(pairs.target, PARTNERS)
@@ -63,18 +85,20 @@ def explore(match: Match) -> dict[str, Any]:
     shown = _Pairs(*(column[kept] for column in pairs))
     cells, of_cell = np.unique(cell, return_inverse=True)
     data = {
-        "mass": _short(pairs.mass.sum()),
+        "mass": _short(everything.mass.sum()),
         "count": len(pairs.mass),
+        "traces": len(everything.mass) - len(pairs.mass),
         "most": {"partners": PARTNERS, "block": PAIRS_OF_BLOCK, "all": PAIRS_OF_ALL},
         "classes": classes.names,
-        "source": _side(match.source, rows, pairs.source, pairs.mass)
+        "source": _side(match.source, rows, everything.source, everything.mass, pairs.source)
         | {"class": _listed(classes.source), "predicted": _listed(classes.source_predicted)},
-        "target": _side(match.target, columns, pairs.target, pairs.mass)
+        "target": _side(match.target, columns, everything.target, everything.mass, pairs.target)
         | {"class": _listed(classes.target), "predicted": _listed(classes.target_predicted)},
         "pairs": {"source": shown.source.tolist(), "target": shown.target.tolist(), "mass": _digits(shown.mass)},
-        "blocks": _sums(block, pairs.mass, len(rows.names) * len(columns.names)),
-        "map": {"height": height, "width": width, "cells": cells.tolist(), **_sums(of_cell, pairs.mass, len(cells))},
-        **_judge(match, classes, pairs),
+        "blocks": _sums(all_blocks, everything.mass, block, len(rows.names) * len(columns.names)),
+        "map": {"height": height, "width": width, "cells": cells.tolist()}
+        | _sums(of_cell, pairs.mass, of_cell, len(cells)),
+        **_judge(match, classes, everything, np.unique(pairs.target)),
     }
     return _with_images(match, shown, data)
 
@@ -98,6 +122,19 @@ def _sorted_pairs(match: Match) -> _Pairs:
     return _Pairs(rows[order], columns[order], mass[order])
 
 
+def _worth_a_look(match: Match, pairs: _Pairs) -> np.ndarray:
+    """Which are not far below the strongest of their source, or of their target, if that moves more than a trace."""
+    worth = np.zeros(len(pairs.mass), dtype=bool)
+    for side, index in ((match.source, pairs.source), (match.target, pairs.target)):
+        weights, moved = np.asarray(side.weights, np.float64), marginal(index, pairs.mass, len(side.names))
+        share = np.minimum(1.0, np.divide(moved, weights, out=np.ones(len(moved)), where=weights > 0))
+        strongest = np.zeros(len(moved))
+        np.maximum.at(strongest, index, pairs.mass)
+        moves = share >= WORTH_A_LOOK * share[index].max(initial=0.0)
+        worth |= moves[index] & (pairs.mass >= WORTH_A_LOOK * strongest[index])
+    return worth
+
+
 def _leaders(group: np.ndarray, count: int) -> np.ndarray:
     """Which pairs are among the first `count` of their group."""
     order = np.argsort(group, kind="stable")
@@ -115,41 +152,42 @@ def _lines(axis: Axis, count: int) -> np.ndarray:
     return position * count // max(1, len(position))
 
 
-def _sums(group: np.ndarray, mass: np.ndarray, size: int) -> dict[str, Any]:
-    """The mass and the number of the pairs of every group."""
-    return {"mass": _digits(marginal(group, mass, size)), "count": np.bincount(group, minlength=size).tolist()}
+def _sums(group: np.ndarray, mass: np.ndarray, counted: np.ndarray, size: int) -> dict[str, Any]:
+    """The mass of every group, and how many pairs are counted there."""
+    return {"mass": _digits(marginal(group, mass, size)), "count": np.bincount(counted, minlength=size).tolist()}
 
 
-def _side(side: Samples, axis: Axis, index: np.ndarray, mass: np.ndarray) -> dict[str, Any]:
+def _side(side: Samples, axis: Axis, index: np.ndarray, mass: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
     size = len(side.names)
     weights = np.asarray(side.weights, dtype=np.float64)
     moved = marginal(index, mass, size)
-    left = np.maximum(0.0, weights - moved)
-    some_left = np.flatnonzero(left > ROUNDING * weights)
+    left = np.flatnonzero(moved < (TAKES_PART - ROUNDING) * weights)
     values = None if side.values is None else np.asarray(side.values)[:, :MOST_COLUMNS]
     return {
         "names": list(side.names),
         "weights": _digits(weights),
         "moved": _digits(moved),
-        "partners": np.bincount(index, minlength=size).tolist(),
-        "left": some_left[np.argsort(-left[some_left], kind="stable")].tolist(),
+        "partners": np.bincount(counted, minlength=size).tolist(),
+        "left": left[np.argsort(moved[left] - weights[left], kind="stable")].tolist(),
         "kind": axis.kind,
         "groups": axis.names,
         "sizes": axis.sizes.tolist(),
         "group": axis.members.tolist(),
         "values": None if values is None else [_digits(row) for row in values],
         "columns": list(side.columns)[:MOST_COLUMNS],
+        "width": len(side.columns),
     }
 
 
-def _judge(match: Match, classes: Classes, pairs: _Pairs) -> dict[str, Any]:
-    """The class from which every target receives most, and the targets of which a classifier says another."""
+def _judge(match: Match, classes: Classes, pairs: _Pairs, matched: np.ndarray) -> dict[str, Any]:
+    """The class from which every matched target receives most, and those of which a classifier says another."""
     if classes.source is None:
         return {"plan": None, "disagreements": None}
     shape = len(match.target.names), max(1, len(classes.names))
     targets, labels, received = _merged(pairs.target, classes.source[pairs.source], pairs.mass, shape)
     order = np.lexsort([labels, -received])
     best = order[_leaders(targets[order], 1)]
+    best = best[np.isin(targets[best], matched)]
     plan = np.full(shape[0], -1)
     plan[targets[best]] = labels[best]
     differ = None if classes.target_predicted is None else (plan >= 0) & (plan != classes.target_predicted)

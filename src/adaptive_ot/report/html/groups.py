@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_ot.plot.names import natural
 from adaptive_ot.report.contents import Match, Samples
 
 # More rows or columns than this can neither be read nor tapped; the smallest classes then share one.
@@ -35,19 +35,6 @@ class Classes(NamedTuple):
     source_predicted: np.ndarray | None
     target: np.ndarray | None
     target_predicted: np.ndarray | None
-
-
-def natural(text: str) -> list[tuple[int, int, str]]:
-    """A key that sorts numbers within words by size.
-
-    Examples
-    --------
-    >>> sorted(["class 10", "class 9", "Bike", "car"], key=natural)
-    ['Bike', 'car', 'class 9', 'class 10']
-    """
-    pieces = re.findall(r"([0-9]+)|([^0-9]+)", text)
-    key = [(0, len(digits.lstrip("0")), digits.lstrip("0")) if digits else (1, 0, word) for digits, word in pieces]
-    return [(kind, size, piece.casefold()) for kind, size, piece in key] + [(2, 0, text)]
 
 
 def number_classes(match: Match) -> Classes:

@@ -15,7 +15,7 @@ from adaptive_ot.report.contents import Explorer, Facts, Note, Page, Picture, Ta
 from adaptive_ot.report.html import words
 from adaptive_ot.report.html.cells import written
 from adaptive_ot.report.html.explorer import explore
-from adaptive_ot.report.images import data_uri
+from adaptive_ot.report.images import check_whole, data_uri
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -100,7 +100,9 @@ def _view(number: int, part: Any) -> dict[str, Any]:
             all(row[k].number or row[k].missing for row in view["rows"]) for k in range(len(part.columns))
         ]
     if isinstance(part, Picture):
-        view |= {"light": data_uri(f"{name}.light", part.light), "dark": data_uri(f"{name}.dark", part.dark)}
+        for field, image in (("light", part.light), ("dark", part.dark)):
+            check_whole(f"{name}.{field}", image)
+            view[field] = data_uri(f"{name}.{field}", image)
     if isinstance(part, Explorer):
         data = explore(part.match)
         view |= {"data": data, "json": _json(data), "words": words, "summary": words.summary(part.match, data)}

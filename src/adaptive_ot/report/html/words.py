@@ -4,42 +4,47 @@ from __future__ import annotations
 
 from typing import Any
 
+from adaptive_ot.plot.names import TURNING
 from adaptive_ot.report.contents import Match
-from adaptive_ot.report.html.explorer import ROUNDING
+from adaptive_ot.report.fields import counted
+from adaptive_ot.report.html.explorer import ROUNDING, WORTH_A_LOOK
 
 MOST_NAMES = 12
 
-# The names of the samples of a side, of one of them, and what they do.
-SIDES = {"source": ("sources", "source", "send"), "target": ("targets", "target", "receive")}
+# The sides, and what their samples do.
+SIDES = {"source": "send", "target": "receive"}
 
 
 def summary(match: Match, data: dict[str, Any]) -> list[str]:
     """How much moved, and which classes only one side has."""
     source, target = data["source"], data["target"]
-    sizes = f"{_count(len(source['names']), 'source')} and {_count(len(target['names']), 'target')}."
+    sizes = f"{counted(len(source['names']), 'source')} and {counted(len(target['names']), 'target')}."
     if not data["count"]:
         return [f"{sizes} Nothing was matched: no pair carries mass.", *_missing(data)]
-    moved = f"{_count(data['count'], 'pair')} {'carries' if data['count'] == 1 else 'carry'} mass {data['mass']:.4g}"
+    moved = f"{counted(data['count'], 'pair')} {'carries' if data['count'] == 1 else 'carry'}"
+    if data["traces"]:
+        moved = f"{counted(data['count'], 'pair')}, and traces on {counted(data['traces'], 'other')}, carry"
     shares = " and ".join(f"{_percent(sum(data[s]['moved']), sum(data[s]['weights']))} of the {s}" for s in SIDES)
-    return [f"{sizes} {moved}: {shares}.", *_missing(data), *_left_out(match, data)]
+    told = f"{sizes} {moved} mass {data['mass']:.4g}: {shares}."
+    return [told, *_traces(data), *_missing(data), *_left_out(match, data)]
 
 
 def pairs(data: dict[str, Any]) -> str:
+    carry = f"carry {'more than traces of ' if data['traces'] else ''}mass"
     if data["count"] > data["most"]["all"]:
-        return f"The {data['most']['all']:,} strongest of {data['count']:,} pairs that carry mass."
-    return f"All {data['count']:,} pairs that carry mass, the strongest first."
+        return f"The {data['most']['all']:,} strongest of {data['count']:,} pairs that {carry}."
+    return f"All {data['count']:,} pairs that {carry}, the strongest first."
 
 
 def left(data: dict[str, Any], side: str) -> str:
     """How many of a side were left alone."""
-    own, (many, one, verb) = data[side], SIDES[side]
+    own, verb = data[side], SIDES[side]
     alone = sum(own["moved"][k] <= ROUNDING * own["weights"][k] for k in own["left"])
-    partly = len(own["left"]) - alone
     if not own["left"]:
-        return f"None: all mass of all {many} moved."
-    nothing = f"{alone:,} of {_count(len(own['names']), one)} {verb}{'s' if alone == 1 else ''} nothing"
-    rest = f", {partly:,} {'keeps' if partly == 1 else 'keep'} a part of the mass" if partly else ""
-    return f"{nothing}{rest}. Most mass left first."
+        return f"None: of every {side}, at least half of its mass is matched."
+    told = f"{len(own['left']):,} of {counted(len(own['names']), side)}: less than half of its mass is matched"
+    nothing = f"; {alone:,} {verb}{'s' if alone == 1 else ''} nothing" if alone else ""
+    return f"{told}{nothing}. Most mass left first."
 
 
 def disagreements(data: dict[str, Any]) -> str:
@@ -48,8 +53,8 @@ def disagreements(data: dict[str, Any]) -> str:
     matched = sum(label >= 0 for label in plan)
     differ = data["disagreements"]
     if not differ:
-        return f"None: plan and prediction agree on all of {_count(matched, 'matched target')}."
-    told = f"They differ on {len(differ):,} of {_count(matched, 'matched target')}."
+        return f"None: plan and prediction agree on all of {counted(matched, 'matched target')}."
+    told = f"They differ on {len(differ):,} of {counted(matched, 'matched target')}."
     if truth is None:
         return told
     by_plan = sum(plan[k] == truth[k] for k in differ)
@@ -58,6 +63,14 @@ def disagreements(data: dict[str, Any]) -> str:
     return (
         f"{told} The plan is right on {by_plan:,} of them, the prediction on {by_prediction:,}, neither on {neither:,}."
     )
+
+
+def _traces(data: dict[str, Any]) -> list[str]:
+    """What does not appear in lists and maps."""
+    if not data["traces"]:
+        return []
+    rule = f"less than {_percent(WORTH_A_LOOK, 1)} of the strongest pair of the source and of the target"
+    return [f"Traces are {rule}, and what hardly matched samples move: they count in sums, but are not listed."]
 
 
 def _missing(data: dict[str, Any]) -> list[str]:
@@ -87,7 +100,7 @@ def _left_out(match: Match, data: dict[str, Any]) -> list[str]:
     without = sum(uri is None for side in SIDES for uri in data[side]["images"] or ())
     if without:
         told.append(
-            f"The page has no room for the images of {_count(without, 'sample')}; those in the lists went first."
+            f"The page has no room for the images of {counted(without, 'sample')}; those in the lists went first."
         )
     for side, given in (("source", match.source), ("target", match.target)):
         if len(given.columns) > len(data[side]["columns"]):
@@ -99,11 +112,14 @@ def _left_out(match: Match, data: dict[str, Any]) -> list[str]:
 
 def _some(names: list[str]) -> str:
     more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more:,} more" if more > 0 else "")
+    return ", ".join(map(_isolated, names[:MOST_NAMES])) + (f" and {more:,} more" if more > 0 else "")
 
 
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def _isolated(name: str) -> str:
+    """A name that cannot turn the words of a sentence around it from right to left."""
+    if name.isascii():
+        return name
+    return f"\N{FIRST STRONG ISOLATE}{''.join(each for each in name if each not in TURNING)}\N{POP DIRECTIONAL ISOLATE}"
 
 
 def _percent(part: float, whole: float) -> str:

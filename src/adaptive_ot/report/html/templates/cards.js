@@ -1,6 +1,7 @@
 // Samples and pairs as little cards. Whoever clicks a sample sees it in the panel.
 
 const MORE = 48;
+const VALUES = 4;
 
 function show(value) {
   return typeof value === "number" ? amount(value) : String(value);
@@ -16,12 +17,13 @@ function thumbnail(model, side, sample) {
   return image;
 }
 
-// The first values of a sample.
+// The first values of a sample, and how many there are.
 function row(model, side, sample) {
-  const { values, columns } = model[side];
+  const { values, columns, width } = model[side];
   if (!values) return null;
-  const cells = columns.slice(0, 4).flatMap((column, k) => [column, show(values[sample][k])]);
-  return element("span", "row", ...cells.map((cell) => element("span", "", cell)));
+  const cells = columns.slice(0, VALUES).flatMap((column, k) => [column, show(values[sample][k])]);
+  const some = width > VALUES ? element("span", "some", `${VALUES} of ${many(width, "value")}`) : null;
+  return element("span", "row", ...cells.map((cell) => element("span", "", cell)), some);
 }
 
 function sampleButton(model, panel, side, sample, ...notes) {
@@ -52,13 +54,13 @@ function partnerCard(model, panel, side, pair) {
 
 function leftCard(model, panel, side, sample) {
   const weight = model[side].weights[sample], moved = model[side].moved[sample];
-  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} left over`;
+  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} of its mass left`;
   return element("li", "", sampleButton(model, panel, side, sample, told));
 }
 
 function disagreementCard(model, panel, sample) {
   const plan = model.plan[sample], predicted = model.target.predicted[sample];
-  const notes = [`plan: ${model.classes[plan]}`, `prediction: ${model.classes[predicted]}`];
+  const notes = [`plan: ${isolated(model.classes[plan])}`, `prediction: ${isolated(model.classes[predicted])}`];
   if (model.target.class) {
     const truth = model.target.class[sample];
     notes.push(truth === plan ? "the plan is right" : truth === predicted ? "the prediction is right" : "neither is right");

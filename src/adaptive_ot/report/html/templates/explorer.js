@@ -41,6 +41,7 @@ for (const section of document.querySelectorAll(".explorer")) {
   if (model.count) {
     blockTable(model, panel, section.querySelector(".blocks"));
     section.querySelector(".most").textContent = `${percent(model.blocks.mass[model.heaviestBlock] / model.mass)} of the mass`;
+    section.querySelector(".absent").hidden = [model.source, model.target].every(({ sizes }) => sizes.every(Boolean));
     sampleMap(model, panel, section.querySelector(".map"));
     connectTabs(section);
     // Beside the maps there is room to begin with an example.

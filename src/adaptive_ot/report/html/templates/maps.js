@@ -2,6 +2,7 @@
 
 const NUMBERS_UP_TO = 12; // groups: beyond, the numbers in the blocks would not fit
 const NAMES_UP_TO = 40;
+const MISSING = "∅"; // beside the names of classes that a side does not have
 const STRONG = 64; // percent of shade: up to here one ink can be read, beyond it the other, on light and dark screens
 const REACH = 8; // pixels around the pointer in which a spot counts as meant
 const LARGEST_DOT = 6; // of 800 pixels: a lone cell is drawn at least so large, one of many smaller
@@ -21,10 +22,12 @@ function step(key, row, column, rows, columns) {
 
 function groupHeader(model, side, group) {
   const own = model[side];
-  const header = element("th", "", element("span", "name", own.groups[group] || "(no name)"));
+  const name = own.groups[group] || "(no name)", missing = !own.sizes[group];
+  const mark = missing ? element("span", "missing", MISSING) : null;
+  const header = element("th", "", element("span", "head", element("span", "name", name), mark));
   header.setAttribute("scope", side === "source" ? "row" : "col");
-  header.title = `${own.groups[group]}: ${model.aboutGroup(side, group)}`;
-  if (!own.sizes[group]) header.firstChild.append(element("small", "", ` no ${side}s`));
+  header.setAttribute("aria-label", missing ? `${isolated(name)}, no ${side}s` : isolated(name));
+  header.title = `${isolated(name)}: ${model.aboutGroup(side, group)}`;
   return header;
 }
 
@@ -60,7 +63,7 @@ function blockCell(model, block, numbered) {
   cell.setAttribute("aria-label", model.aboutBlock(block));
   cell.tabIndex = -1;
   cell.dataset.block = block;
-  const shade = relative > 0 ? Math.round(6 + 94 * relative) : 0;
+  const shade = Math.round((model.blocks.count[block] ? 6 : 0) + 94 * relative); // traces are as good as nothing
   cell.style.setProperty("--share", `${shade}%`);
   cell.classList.toggle("strong", shade > STRONG);
   cell.classList.toggle("same", model.sameClass(block));
@@ -99,7 +102,7 @@ function moveAmongBlocks(model, panel, table) {
   });
 }
 
-// All samples, in the order of their groups. One blue on any ground: mass is how much of it there is.
+// All samples, in the order of their groups. One blue on any ground: mass is how much of it there is, from none at all.
 function drawSamples(model, canvas) {
   const context = canvas.getContext("2d");
   const { height, width, cells, mass } = model.map;
@@ -111,7 +114,7 @@ function drawSamples(model, canvas) {
   context.fillStyle = "#2f86cf";
   for (const k of order) {
     const row = Math.floor(cells[k] / width), column = cells[k] % width;
-    context.globalAlpha = 0.2 + 0.8 * Math.sqrt(mass[k] / most);
+    context.globalAlpha = Math.sqrt(mass[k] / most);
     context.fillRect((column + 0.5) * wide - w / 2, (row + 0.5) * tall - h / 2, w, h);
   }
   context.globalAlpha = Math.min(0.45, 8 / Math.max(model.source.groups.length, model.target.groups.length));

@@ -70,8 +70,8 @@ class Model {
 
   aboutBlock(block) {
     const [row, column] = this.groupsOf(block);
-    const ends = `${this.source.groups[row]} to ${this.target.groups[column]}: `;
-    if (!this.blocks.count[block]) return `${ends}nothing moves`;
+    const ends = `${isolated(this.source.groups[row])} to ${isolated(this.target.groups[column])}: `;
+    if (!this.blocks.count[block]) return `${ends}${this.blocks.mass[block] > 0 ? "only traces of mass" : "nothing moves"}`;
     return `${ends}${percent(this.blocks.mass[block] / this.mass)} of the mass, in ${many(this.blocks.count[block], "pair")}`;
   }
 
@@ -82,19 +82,19 @@ class Model {
 
   aboutGroup(side, group) {
     const size = this[side].sizes[group];
-    if (!size) return `${this[side].groups[group]} is missing in the ${side}`;
+    if (!size) return `${isolated(this[side].groups[group])} is missing in the ${side}`;
     return `${this.groupShare(side, group) || "0%"} of the mass of ${many(size, side)} moved`;
   }
 
   aboutPair(pair) {
     const { source, target, mass } = this.pairs;
-    return `${this.source.names[source[pair]]} to ${this.target.names[target[pair]]}: mass ${amount(mass[pair])}`;
+    return `${isolated(this.source.names[source[pair]])} to ${isolated(this.target.names[target[pair]])}: mass ${amount(mass[pair])}`;
   }
 
   // The class of a sample in few words: a bare number would not tell that it is one.
   classOf(side, sample) {
     const own = this[side];
-    if (!own.class) return own.predicted ? `predicted ${this.classes[own.predicted[sample]]}` : "";
+    if (!own.class) return own.predicted ? `predicted ${isolated(this.classes[own.predicted[sample]])}` : "";
     const name = this.classes[own.class[sample]];
     return /^[0-9]+$/.test(name) ? `class ${name}` : name;
   }

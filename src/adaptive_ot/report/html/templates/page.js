@@ -8,6 +8,15 @@ function element(tag, className, ...children) {
   return made;
 }
 
+// A name of somebody else within a sentence of ours: it cannot turn the words around it from right to left.
+function upright(name) {
+  return name.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
+}
+
+function isolated(name) {
+  return /^[ -~]*$/.test(name) ? name : `\u2068${upright(name)}\u2069`;
+}
+
 function button(className, onclick, ...children) {
   const made = element("button", className, ...children);
   made.type = "button";

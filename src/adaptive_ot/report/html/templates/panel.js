@@ -68,7 +68,7 @@ class Panel {
   }
 
   between(source, target) {
-    return this.top(element("bdi", "source", source), " → ", element("bdi", "target", target));
+    return this.top(element("bdi", "source", upright(source)), " → ", element("bdi", "target", upright(target)));
   }
 
   block(block) {
@@ -79,8 +79,9 @@ class Panel {
       const pairs = model.ofBlock.get(block) || [];
       const mass = model.blocks.mass[block], count = model.blocks.count[block];
       if (!pairs.length) {
+        const what = mass > 0 ? `Only traces of mass move from here to there, ${amount(mass)} together. ` : "Nothing moves from here to there. ";
         const why = `${model.aboutGroup("source", row)}; ${model.aboutGroup("target", column)}.`;
-        return [top, element("p", "told", "Nothing moves from here to there. ", why)];
+        return [top, element("p", "told", what, why)];
       }
       const strongest = count > pairs.length ? ` The ${pairs.length} strongest:` : "";
       const told = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
@@ -103,7 +104,7 @@ class Panel {
   sample(side, sample) {
     const { model } = this, own = model[side];
     return () => {
-      const top = this.top(side === "source" ? "Source " : "Target ", element("bdi", side, own.names[sample]));
+      const top = this.top(side === "source" ? "Source " : "Target ", element("bdi", side, upright(own.names[sample])));
       const image = own.images && own.images[sample] ? thumbnail(model, side, sample) : null;
       const portrait = element("div", "portrait", image, facts(this.sampleFacts(side, sample)));
       if (own.images && !image) portrait.append(element("p", "hint", "The page has no room for this image."));
@@ -122,8 +123,8 @@ class Panel {
       ["predicted class", named(own.predicted)],
       ["class by the plan", side === "target" ? named(model.plan) : null],
       ["weight", amount(weight)],
-      [side === "source" ? "sent" : "received", moved > 0 ? `${amount(moved)}${share}` : "nothing: left alone"],
-      ["left over", moved > 0 && left > 1e-5 * weight ? amount(left) : null], // the page knows six digits
+      [side === "source" ? "sent" : "received", moved > ROUNDING * weight ? `${amount(moved)}${share}` : "nothing: left alone"],
+      ["left over", moved > ROUNDING * weight && left > 1e-5 * weight ? amount(left) : null], // the page knows six digits
     ];
   }
 
