@@ -411,7 +411,7 @@ class TestExplorer:
             assert own["sizes"] == np.bincount(np.array(own["group"], int), minlength=len(own["groups"])).tolist()
             if known is None:
                 assert own["kind"] == "samples"
-                assert own["groups"] == [f"sample {k + 1}" for k in range(len(side.names))]
+                assert own["groups"] == [f"sample {k}" for k in range(len(side.names))]
             else:
                 assert own["kind"] == ("predicted class" if side.labels is None else "class")
                 assert [own["groups"][k] for k in own["group"]] == list(known)
@@ -420,8 +420,8 @@ class TestExplorer:
 
     def test_stretches_of_samples(self):
         nobody = pairs(samples([str(k) for k in range(230)]), samples(["a"]))
-        assert explore(nobody)["source"]["groups"][:2] == ["samples 1–20", "samples 21–40"]
-        assert explore(nobody)["source"]["groups"][-1] == "samples 221–230"
+        assert explore(nobody)["source"]["groups"][:2] == ["samples 0–19", "samples 20–39"]
+        assert explore(nobody)["source"]["groups"][-1] == "samples 220–229"
 
     def test_many_classes_share_the_last_row(self):
         labels = [f"class {k}" for k in range(100) for _ in range(2 if k % 2 else 1)]

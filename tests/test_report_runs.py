@@ -23,6 +23,7 @@ from adaptive_ot.deep.embedding import embed
 from adaptive_ot.deep.evaluate import probabilities
 from adaptive_ot.deep.feed import open_stores
 from adaptive_ot.deep.finished import network_of
+from adaptive_ot.deep.methods.transport import TransportMethod
 from adaptive_ot.deep.run_directory import read_account, read_run
 from adaptive_ot.report import write_report
 from adaptive_ot.report.benchmarked import page_of as benchmark_page
@@ -122,6 +123,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
         likeliest = probabilities(network, store, found.config).argmax(1)
         assert side.predicted == [store.domain.classes[k] for k in likeliest]
     embedding = embed(finished, device="cpu")
+    assert isinstance(embedding.method, TransportMethod)
     weights = embedding.method.source_weights(embedding.pair()).numpy()  # as learned
     np.testing.assert_allclose(match.source.weights, weights, rtol=1e-6)
     np.testing.assert_allclose(match.target.weights, 1 / 32)

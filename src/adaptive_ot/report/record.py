@@ -23,6 +23,7 @@ from adaptive_ot.errors import InvalidInput
 from adaptive_ot.report import PAGE, SUMMARY
 from adaptive_ot.report.contents import Match, Picture
 from adaptive_ot.report.fields import Fields, counted, read_fields
+from adaptive_ot.report.images import check_whole
 from adaptive_ot.report.match_file import read_match, write_match
 from adaptive_ot.report.pictures import Drawn
 
@@ -39,9 +40,6 @@ FILES = (
     PAGE,
     SUMMARY,
 )
-
-# What a PNG begins and ends with.
-PNG = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 
 AGAIN = "Make it anew with --report."
 
@@ -168,12 +166,9 @@ def _match(path: Path, summary: Fields) -> Match:
 
 
 def _picture(path: Path) -> bytes:
-    rule = "must be a whole PNG"
-    with trouble(f"'{path}'", rule):
+    with trouble(f"'{path}'", "must be a whole PNG"):
         content = path.read_bytes()
-    if not (content.startswith(PNG[0]) and content.endswith(PNG[1])):
-        given = f"{len(content):,} bytes that begin with {content[:8]!r}" if content else "an empty file"
-        raise InvalidInput(f"'{path}'", rule, given, AGAIN)
+    check_whole(f"'{path}'", content)
     return content
 
 

@@ -84,9 +84,7 @@ def _stretches(size: int) -> Axis:
     """Samples in their order, so many a group that there are few groups."""
     step = next(step for step in _round_numbers() if step * MOST_STRETCHES >= size)
     starts = range(0, size, step)
-    names = [
-        f"samples {start + 1}–{min(start + step, size)}" if step > 1 else f"sample {start + 1}" for start in starts
-    ]
+    names = [f"samples {start}–{min(start + step, size) - 1}" if step > 1 else f"sample {start}" for start in starts]
     return Axis("samples", names, np.arange(size) // step)
 
 
