@@ -477,7 +477,7 @@ def test_picture_of_sensitivity():
     narrow = plot.Curve("kappa", [0.5, 1], [60.0, float("nan")])
     zero = plot.Curve("epsilon", [0, 1, 100], [60.0, 70.0, 80.0])
     figure = plot.sensitivity([wide, narrow, zero], baseline=("source only", 50.0))
-    assert [ax.get_xscale() for ax in figure.axes] == ["log", "linear", "linear"]
+    assert [ax.get_xscale() for ax in figure.axes] == ["log", "linear", "symlog"]
     assert [text.get_text() for text in figure.axes[0].get_xticklabels()] == ["0.1", "1", "10"]
     dashed = [line for ax in figure.axes for line in ax.lines if line.get_linestyle() == "--"]
     assert [np.asarray(line.get_ydata()).tolist() for line in dashed] == [[50.0, 50.0]] * 3
