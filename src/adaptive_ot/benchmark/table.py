@@ -15,6 +15,7 @@ from adaptive_ot._files import write_atomically
 from adaptive_ot.benchmark.plan import Outcome, Plan
 
 FAILED, MISSING = "failed", "–"
+ABOUT = "Seconds for one fit and prediction."
 
 # Numbers that only the labels of the target can tell.
 ORACLE = frozenset({"best_accuracy", "plan_purity"})
@@ -55,7 +56,7 @@ def write_results(directory: Path, plan: Plan, outcomes: list[Outcome], text: st
     return directory / "results.md", directory / "results.json"
 
 
-def markdown(plan: Plan, outcomes: list[Outcome], about: str = "Seconds for one fit and prediction.") -> str:
+def markdown(plan: Plan, outcomes: list[Outcome], about: str = ABOUT) -> str:
     """Accuracies of methods x tasks with their means, other numbers if there are any, and what failed."""
     parts = [accuracies(plan, outcomes), caption(plan, about), _other_numbers(plan, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)

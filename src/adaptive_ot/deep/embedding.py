@@ -19,7 +19,7 @@ from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import Domain, read_domains
 from adaptive_ot.deep.data.images import quietly
 from adaptive_ot.deep.device import computing, pick_device
-from adaptive_ot.deep.finished import decoded, network_of
+from adaptive_ot.deep.finished import decoded, network_of, of_other_data
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network
 from adaptive_ot.deep.run_directory import read_run
@@ -106,8 +106,7 @@ def embed(
         # Images that cannot be used are no part of the digest, and to find them all would take long.
         same = config.on_bad_image == "skip" or digest(domain) == found.data[name]
         if not same or list(domain.classes) != found.data["classes"]:
-            given = f"other images or classes below '{config.root}'"
-            raise InvalidInput(f"run '{run}'", f"must have the {name} it was trained with", given, "Restore them.")
+            raise of_other_data(run, name, config.root)
     source, target = domains
     chosen = (
         balanced_selection(source.labels, samples, config.seed),

@@ -73,8 +73,7 @@ def evaluate(
     target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)[1]
     store = store_of(target, config, place, lambda _: None)
     if digest(store.domain) != found.data["target"]:
-        given = f"other images or classes below '{config.root}'"
-        raise InvalidInput(f"run '{run}'", "must have the target it was trained with", given, "Restore them.")
+        raise of_other_data(run, "target", config.root)
     predicted = probabilities(network, store, config).argmax(1)
     accuracy = judge(predicted[store.usable], store.labels[store.usable], target.classes)
     return replace(
@@ -128,6 +127,12 @@ def predict(
     all_likely = np.concatenate(likely)
     labels = [found.data["classes"][at] for at in all_likely.argmax(1)]
     return Predictions(files, labels, all_likely.max(1, initial=0.0), bad)
+
+
+def of_other_data(run: Path, domain: str, root: Path) -> InvalidInput:
+    """What to raise where the source or target of a run is not what it was."""
+    rule, given = f"must have the {domain} it was trained with", f"other images or classes below '{root}'"
+    return InvalidInput(f"run '{run}'", rule, given, "Restore them.")
 
 
 def network_of(run: Path, found: Run, device: torch.device) -> Network:

@@ -12,6 +12,7 @@ from adaptive_ot._files import trouble
 from adaptive_ot.benchmark.journal import read_benchmark
 from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.benchmark.table import (
+    ABOUT,
     ABOUT_ORACLES,
     MISSING,
     ORACLE_MARK,
@@ -41,7 +42,7 @@ def page_of(path: Path) -> Page:
     parts = _to_do(plan, outcomes)
     if outcomes:
         with trouble(f"benchmark '{path}'", "must hold a plan of this version"):
-            parts += {"sensitivity": _sensitivity, "deep": _compared, "features": _compared}[kind](plan, outcomes)
+            parts += (_sensitivity if kind == "sensitivity" else _compared)(plan, outcomes)
     parts += _failures(outcomes)
     if kind != "features":
         parts += _training(path, plan)
@@ -87,10 +88,10 @@ def _sensitivity(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
 
 def _about(plan: Plan) -> str:
     if "recipe" not in plan.settings:
-        return "Seconds for one fit and prediction."
-    from adaptive_ot.benchmark.deep import ABOUT
+        return ABOUT
+    from adaptive_ot.benchmark.deep import ABOUT as OF_NETWORKS
 
-    return ABOUT
+    return OF_NETWORKS
 
 
 def _table(heading: str, first: str, names: Sequence[str], columns: list[Column], note: str) -> Table:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +14,6 @@ from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.deep.run_directory import METRICS
 from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
 from adaptive_ot.plot.names import written
-from adaptive_ot.report.fields import is_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +40,7 @@ def read_curves(directory: Path, plan: Plan) -> dict[str, list[Run]]:
         if not path.is_file():
             continue
         lines = Metrics(path, before=math.inf, writes=False).lines
-        known = [line for line in lines if is_number(line.get("accuracy")) and type(line["step"]) is int]
+        known = [line for line in lines if "accuracy" in line]
         if known:
             run = Run(cell.method, [line["step"] + 1 for line in known], [100 * line["accuracy"] for line in known])
             runs.setdefault(cell.task, []).append(run)
@@ -50,9 +50,9 @@ def read_curves(directory: Path, plan: Plan) -> dict[str, list[Run]]:
 def accuracy_curves(runs: Mapping[str, list[Run]]) -> Figure:
     """One panel a task, on one scale; every method has its colour, and every seed its line."""
     methods = list(dict.fromkeys(run.method for of_task in runs.values() for run in of_task))
+    looks = cycle(product(DASHES, CURVE_COLOURS))  # all colours before another dash
     styles: dict[str, Any] = {
-        method: {"color": CURVE_COLOURS[k % len(CURVE_COLOURS)], "linestyle": DASHES[k // len(CURVE_COLOURS) % 4]}
-        for k, method in enumerate(methods)
+        method: {"color": colour, "linestyle": dash} for method, (dash, colour) in zip(methods, looks, strict=False)
     }
     across = min(WIDTH, len(runs))
     down = -(-len(runs) // across)

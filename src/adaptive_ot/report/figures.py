@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_ot import plot
+from adaptive_ot.benchmark.draws import Draw
 from adaptive_ot.costs import JointCost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.paths import mass_path
@@ -62,9 +63,8 @@ class Domains(NamedTuple):
 
     def overlap(self) -> float:
         """The most mass that can move between equal classes, where both domains weigh 1."""
-        sides = self.source_labels, self.target_labels
-        shares = [np.bincount(labels, minlength=len(self.classes)) / max(1, len(labels)) for labels in sides]
-        return float(np.minimum(*shares).sum())
+        no_outlier = np.zeros(len(self.z), np.bool_)
+        return Draw(self.x, self.source_labels, self.z, self.target_labels, no_outlier).overlap
 
 
 def class_to_drop(domains: Domains, name: str | None) -> int:
