@@ -15,7 +15,7 @@ from adaptive_ot._environment import environment
 from adaptive_ot.cli import show
 from adaptive_ot.feature_files import Features
 from adaptive_ot.report import record
-from adaptive_ot.report.adapted import LABELS_IGNORED, mass_in_words
+from adaptive_ot.report.adapted import LABELS_IGNORED, accuracy_in_words, mass_in_words
 from adaptive_ot.report.contents import Match, Samples
 from adaptive_ot.report.fields import counted
 from adaptive_ot.report.pictures import Drawn, drawn
@@ -106,9 +106,7 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
         more = f" and {len(most) - CLASSES_SHOWN} more classes" if len(most) > CLASSES_SHOWN else ""
         show.line(console, "predicted", ", ".join(f"{label}: {n}" for label, n in most[:CLASSES_SHOWN]) + more)
     if of["accuracy"] is not None:
-        unknown = of["targets_of_unknown_classes"]
-        wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
-        show.line(console, "accuracy", f"{of['accuracy']:.1%} of the target's labels, which were not used{wrong}")
+        show.line(console, "accuracy", accuracy_in_words(of["accuracy"], of["targets_of_unknown_classes"]))
     show.line(console, "effort", f"{of['seconds']:.2f} s")
     if of["output"]:
         show.line(console, "written", of["output"])

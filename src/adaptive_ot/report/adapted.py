@@ -54,6 +54,18 @@ def mass_in_words(mass: float, most: float | None) -> str:
     return f"{mass:.6g} of at most {most:.6g}{limit}"
 
 
+def accuracy_in_words(accuracy: float, unknown: int) -> str:
+    """How many labels of the target were found; some may be of classes that the source does not have.
+
+    Examples
+    --------
+    >>> accuracy_in_words(0.75, 1)
+    "75.0% of the target's labels, which were not used; 1 target of classes unknown to the source count as wrong"
+    """
+    wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
+    return f"{accuracy:.1%} of the target's labels, which were not used{wrong}"
+
+
 def _about_pictures(of: Fields) -> dict[str, tuple[str, str]]:
     """Headings and captions by name; where the target has no labels, predictions stand in for them."""
     classes = "How much every class sends and receives, and what it has."
@@ -71,9 +83,13 @@ def _about_pictures(of: Fields) -> dict[str, tuple[str, str]]:
 def _result(of: Fields) -> list[tuple[str, str]]:
     most = of.amount("most_mass") if of.is_given("most_mass") else None
     sources, targets = of.whole("sources"), of.whole("targets")
+    accuracy = []
+    if of.is_given("accuracy"):
+        words = accuracy_in_words(of.share("accuracy"), of.whole("targets_of_unknown_classes"))
+        accuracy = [("accuracy", words)]
     active = [of.whole("active_sources", most=sources), of.whole("active_targets", most=targets)]
     return [
-        *(_accuracy(of) if of.is_given("accuracy") else []),
+        *accuracy,
         ("mass", mass_in_words(of.amount("mass"), most)),
         *(_certificate(of) if of.is_given("gap") else []),  # there is one plan
         ("active sources", f"{active[0]:,} of {sources:,}: more than half of an equal weight is matched"),
@@ -86,12 +102,6 @@ def _result(of: Fields) -> list[tuple[str, str]]:
         *([("classes", f"{of.whole('classes'):,}")] if of.is_given("classes") else []),
         ("effort", f"{of.amount('seconds'):.2f} s"),
     ]
-
-
-def _accuracy(of: Fields) -> list[tuple[str, str]]:
-    unknown = of.whole("targets_of_unknown_classes")
-    wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
-    return [("accuracy", f"{of.share('accuracy'):.1%} of the target's labels, which were not used{wrong}")]
 
 
 def _certificate(of: Fields) -> list[tuple[str, str]]:
