@@ -336,6 +336,24 @@ def test_alda_keeps_its_regularisation_from_the_features() -> None:
     assert all(each.grad is not None and each.grad.any() for each in method.parameters())
 
 
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_alda_leaves_features_alone_where_its_discriminator_is_sure(sign: int) -> None:
+    """An adversary that gains without end drives the features to infinity, as once happened on PACS."""
+    torch.manual_seed(0)
+    network = SmallNetwork(3)
+    method = ALDA(ALDA.Settings(threshold=0.0), FEATURES, 3)
+    pair = make_pair(network, progress=1.0)
+    pair = pair._replace(target_logits=pair.target_logits.detach())
+    *_, last = method.discriminator
+    assert isinstance(last, nn.Linear)
+    torch.nn.init.constant_(last.bias, sign * 60.0)
+    torch.nn.init.normal_(last.weight, std=1e-3)
+    alignment = method.alignment(pair)
+    assert 0 < alignment.terms["adversarial"] < 100
+    for gradient in torch.autograd.grad(alignment.loss, [pair.source_features, pair.target_features]):
+        assert gradient.abs().max() < 1e-9
+
+
 # ROT
 
 

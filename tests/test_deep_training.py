@@ -60,6 +60,12 @@ def test_every_method_trains(trained, method):
     assert (result.transported_mass is not None) == (result.plan_purity is not None) == (method in PLANS)
 
 
+def test_the_discriminator_of_alda_keeps_up_in_a_longer_run(root, tmp_path):
+    """It once diverged here with every seed, and on PACS."""
+    run = small_run(root, tmp_path / "longer", method="alda", iterations=300, evaluate_every=300)
+    assert train(run, keep_network=False).accuracy > 0.95
+
+
 def test_the_task_asks_for_adaptation(trained):
     """AOT wins most of it back, with mass that moves within classes."""
     assert 0.5 < trained("source-only")[0].accuracy < 0.7

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -15,8 +16,9 @@ from adaptive_ot.deep.config import Config, method_named
 from adaptive_ot.deep.device import full_precision, memory_format
 from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
 from adaptive_ot.deep.fields import filled_in
+from adaptive_ot.deep.graphs import Graphed
 from adaptive_ot.deep.methods import Method, Pair
-from adaptive_ot.deep.networks import Network, build_network
+from adaptive_ot.deep.networks import BACKBONES, Network, build_network
 
 # Told apart from the draws of batches and views.
 STEPS = 32
@@ -71,10 +73,7 @@ class Training:
             nesterov=config.momentum > 0,
             fused=device.type == "cuda",
         )
-        passes: nn.Module = _Passes(self.network, joint=config.passes == "joint")
-        if world_size() > 1:
-            passes = DistributedDataParallel(passes)
-        self._passes = torch.compile(passes, dynamic=False) if config.compile else passes
+        self._passes = self._prepared(_Passes(self.network, joint=config.passes == "joint"), device)
         self.network.train()
         self.method.train()
 
@@ -83,8 +82,9 @@ class Training:
         torch.manual_seed(_seed_of(self.config.seed, step))
         for group in self.optimiser.param_groups:
             group["lr"] = group["factor"] * self.learning_rate(step)
-        outputs = self._passes(source.images, target.images if target else None)
-        source_features, source_logits, target_features, target_logits = map(gather, outputs)
+        outputs = self._passes(*(batch.images for batch in (source, target) if batch))
+        source_features, source_logits, *of_target = map(gather, outputs)
+        target_features, target_logits = of_target or (source_features[:0].detach(), source_logits[:0].detach())
         pair = Pair(
             source_features,
             source_logits,
@@ -130,6 +130,16 @@ class Training:
             parameter = parameters[int(number)]
             self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
 
+    def _prepared(self, passes: nn.Module, device: torch.device) -> Callable[..., tuple[torch.Tensor, ...]]:
+        """The passes over all processes, or launched at once; networks of others may do what a graph cannot hold."""
+        if world_size() > 1:
+            passes = DistributedDataParallel(passes)
+        if self.config.compile:
+            return torch.compile(passes, dynamic=False)
+        if device.type == "cuda" and world_size() == 1 and self.config.network in BACKBONES:
+            return Graphed(passes)
+        return passes
+
     def _of_method(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.method.parameters() if parameter.requires_grad]
 
@@ -157,10 +167,9 @@ class _Passes(nn.Module):
         super().__init__()
         self.network, self.joint = network, joint
 
-    def forward(self, source: torch.Tensor, target: torch.Tensor | None) -> tuple[torch.Tensor, ...]:
+    def forward(self, source: torch.Tensor, target: torch.Tensor | None = None) -> tuple[torch.Tensor, ...]:
         if target is None:
-            features, logits = self.network(source)
-            return features, logits, features[:0].detach(), logits[:0].detach()
+            return self.network(source)
         if not self.joint:
             return *self.network(source), *self.network(target)
         features, logits = self.network(torch.cat([source, target]))

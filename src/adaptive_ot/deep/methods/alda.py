@@ -5,6 +5,8 @@ Chen, Zhao, Liu, Cai, "Adversarial-Learned Loss for Domain Adaptation", AAAI 202
 
 - The term that trains the discriminator alone goes through it a second time, with detached features and other dropout,
   where the official code freezes the network for a backward pass of its own.
+- The gradient of every tensor of the discriminator is at most 1 in norm: features that run from it can grow faster than
+  it learns, until it diverges.
 - Where no target sample is sure enough the corrected loss is 0; the official code divides 0 by 0.
 - The ramp of the corrected loss ends with the run instead of after 10,000 iterations.
 """
@@ -34,6 +36,8 @@ class ALDA(Method):
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
         self.discriminator = Discriminator(features, classes)
+        for parameter in self.discriminator.parameters():
+            parameter.register_hook(_at_most_one)
 
     def alignment(self, pair: Pair) -> Alignment:
         strength, n = ramp(pair.progress), len(pair.source_logits)
@@ -77,12 +81,20 @@ def confusion_matrices(scores: torch.Tensor) -> torch.Tensor:
     return same * right + (1.0 - same) * (1.0 - right) / (scores.shape[1] - 1)
 
 
+def _at_most_one(gradient: torch.Tensor) -> torch.Tensor:
+    return gradient / gradient.norm().clamp_min(1.0)
+
+
 def _column(matrices: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     return torch.take_along_dim(matrices, classes[:, None, None], dim=2).squeeze(2)
 
 
 def _cross_entropy(given: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Of every sample, summed over classes that are each a question of yes or no; finite where the answer is sure."""
-    least = torch.finfo(given.dtype).tiny
+    """Of every sample, summed over classes that are each a question of yes or no.
+
+    It ends where float32 cannot tell an answer from a sure one: nothing drives the features on from there. (In the
+    official code it ends for a sure yes at about the same place, and for a sure no at 1e-12.)
+    """
+    least = torch.finfo(given.dtype).eps
     yes, no = given.clamp_min(least).log(), (1.0 - given).clamp_min(least).log()
     return -(wanted * yes + (1.0 - wanted) * no).sum(1)
