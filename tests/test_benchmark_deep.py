@@ -401,7 +401,7 @@ GRID = TOP + 'seeds = 2\nbaseline = "source-only"\n'
 
 
 def test_sensitivity(here, capsys, monkeypatch):
-    grid = "[grid]\nkappa = [0.25, 2]\nepsilon = [1.0, 0.1]\n"  # of which 0.1 is the default
+    grid = "[grid]\nkappa = [0.25, 2]\nepsilon = [1.0, 2]\n"  # of which 2 is the default
     write_plan(GRID, grid)
     trained = []
 
@@ -427,9 +427,9 @@ def test_sensitivity(here, capsys, monkeypatch):
         ["2", "51.0", "51.0", "51.0 ± 1.4"],
         ["source-only", "40.0", "40.0", "40.0 ± 0.0"],
         ["epsilon", "light -> dark", "dark -> light", "mean"],
-        ["-" * 13, "-" * 12 + ":", "-" * 12 + ":", "-" * 13 + ":"],
-        ["0.1 (default)", "**66.0**", "**66.0**", "**66.0 ± 1.4**"],
+        ["-" * 11, "-" * 12 + ":", "-" * 12 + ":", "-" * 13 + ":"],
         ["1", "**66.0**", "**66.0**", "**66.0 ± 1.4**"],
+        ["2 (default)", "**66.0**", "**66.0**", "**66.0 ± 1.4**"],
         ["source-only", "40.0", "40.0", "40.0 ± 0.0"],
     ]
     assert Path("results/sensitivity.png").read_bytes().startswith(b"\x89PNG")

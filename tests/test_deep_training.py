@@ -67,12 +67,12 @@ def test_the_discriminator_of_alda_keeps_up_in_a_longer_run(root, tmp_path):
 
 
 def test_the_task_asks_for_adaptation(trained):
-    """AOT wins most of it back, with mass that moves within classes."""
+    """AOT wins most of it back, with mass that moves within classes, but for what its entropy mixes."""
     assert 0.5 < trained("source-only")[0].accuracy < 0.7
     result, _ = trained("aot")
     assert result.accuracy > 0.95
     assert 0.5 < result.transported_mass < 0.99
-    assert result.plan_purity > 0.95
+    assert result.plan_purity > 0.85
     assert trained("deepjdot")[0].transported_mass == pytest.approx(1)
     assert trained("mpot")[0].transported_mass == pytest.approx(0.85)  # the preset of digits
 

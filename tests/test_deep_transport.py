@@ -36,9 +36,8 @@ def settings_of(cost: Any, **changes: Any) -> TransportSettings:
 
 
 def make_method(name: str, **changes: Any) -> TransportMethod:
-    """With rooms that do not change from step to step, unless asked for."""
     defaults = METHODS[name].defaults()
-    method = METHODS[name](type(defaults)(**vars(defaults) | {"rooms": "equal"} | changes), FEATURES, CLASSES)
+    method = METHODS[name](type(defaults)(**vars(defaults) | changes), FEATURES, CLASSES)
     assert isinstance(method, TransportMethod)
     return method
 
@@ -148,7 +147,7 @@ def test_all_points_equal(form: str) -> None:
 
 
 MODELS = {
-    "aot": (aot.AtMost(), aot.Entropic(0.1, "augmented", 1e-10)),
+    "aot": (aot.AtMost(), aot.Entropic(2 / CLASSES, "augmented", 1e-10)),
     "deepjdot": (aot.Equal(), aot.Exact()),
     "jumbot": (aot.SoftKL(0.5), aot.Entropic(0.01, tolerance=1e-10)),
     "mpot": (aot.FixedMass(0.5), aot.Exact()),
@@ -233,6 +232,17 @@ def test_entropic_plans_approach_the_exact_one(entropy: Any) -> None:
     gaps = [abs(loss - exact) for loss in losses]
     assert gaps[0] > gaps[1] > gaps[2]
     assert gaps[2] < 5e-3
+
+
+@pytest.mark.parametrize(("cost", "expected"), [("scale-free", 0.2), ("published", 0.6), ("cross-entropy", 0.6)])
+def test_entropy_is_relative_to_the_chance_of_a_class_in_one_cost(cost: Any, expected: float) -> None:
+    assert CLASSES == 3
+    pair, method = make_pair(), make_method("aot", cost=cost, epsilon=0.6)
+    found = method.alignment(pair).plan
+    costs = joint_cost(pair, method.settings).detach().numpy()
+    by_hand = aot.solve(costs, solver=aot.Entropic(expected, tolerance=1e-9)).plan
+    assert found is not None
+    np.testing.assert_allclose(found.numpy(), by_hand, atol=1e-6)
 
 
 # Gradients

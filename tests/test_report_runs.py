@@ -63,10 +63,10 @@ def small(folder, **changes):
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """A run of a few steps; nobody changes it."""
+    """A run of a few steps, with weights that are not equal; nobody changes it."""
     folder = tmp_path_factory.mktemp("finished")
     save_folders(folder / "data")
-    train(small(folder))
+    train(small(folder, settings={"rooms": "learned"}))
     return folder / "run"
 
 

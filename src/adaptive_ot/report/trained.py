@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -116,8 +115,7 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
     source, target, classes, method = embedding.source, embedding.target, embedding.classes, embedding.method
     parts: list[Part] = []
     if not isinstance(method, TransportMethod):
-        settings = replace(AOT.defaults(), rooms="equal")
-        method = AOT(settings, source.features.shape[1], len(classes))
+        method = AOT(AOT.defaults(), source.features.shape[1], len(classes))
         text = f"The method {config.method} makes no plan itself. This one is by the scale-free cost of AOT."
         parts.append(Note(text))
     solution = method.match(embedding.pair())

@@ -2,8 +2,9 @@
 
 "Partial Distribution Alignment via Adaptive Optimal Transport". The published cost is alpha |x - z|^2 - beta <p, q>
 with constants for every dataset (`published` in the presets). The default is its scale-free form, in which distances
-count relative to their median, so that one setting serves every network and dataset; and classes that the target does
-not seem to have send less and less (`rooms`), which the paper does not do.
+count relative to their median, and the entropy relative to the chance to guess a class, so that one setting serves
+every network and dataset. Less entropy trusts early guesses too much where classes are few, more mixes them up where
+classes are many.
 """
 
 from __future__ import annotations
@@ -16,4 +17,4 @@ class AOT(TransportMethod):
 
     @classmethod
     def defaults(cls) -> TransportSettings:
-        return TransportSettings(cost="scale-free", marginals="at-most", solver="entropic", rooms="learned")
+        return TransportSettings(cost="scale-free", marginals="at-most", solver="entropic", epsilon=2.0)

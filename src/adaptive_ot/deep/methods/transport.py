@@ -45,7 +45,7 @@ class TransportSettings:
 
     solver: Literal["exact", "entropic"]
     entropy: Literal["augmented", "product", "counting"] = "augmented"
-    epsilon: Positive = 0.1
+    epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of the chance to guess a class, 1 / classes
 
     rooms: Literal["equal", "learned"] = "equal"  # what the classes of a source batch may send, see `source_weights`
 
@@ -60,10 +60,9 @@ class TransportMethod(Method):
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
         self.marginals = _marginals(settings)
+        epsilon = settings.epsilon / classes if settings.cost == "scale-free" else settings.epsilon
         self.solver = (
-            Exact()
-            if settings.solver == "exact"
-            else Entropic(settings.epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
+            Exact() if settings.solver == "exact" else Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
         check_combination(self.marginals, self.solver)
         # Of the classes, as they seem to be in the target.
