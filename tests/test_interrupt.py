@@ -7,6 +7,8 @@ import sys
 
 import numpy as np
 import pytest
+from numba import types
+from numba.core.dispatcher import Dispatcher
 
 import adaptive_ot as aot
 from interruption import interrupt
@@ -42,11 +44,47 @@ PROBLEMS = {
 }
 
 
+def holds_more_than_numbers(kind: types.Type) -> bool:
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        return any(map(holds_more_than_numbers, kind.types))
+    return not isinstance(kind, types.Number | types.Boolean | types.NoneType)
+
+
+def test_kernels_return_numbers():
+    """From the rest Numba makes Python objects with Python code; where Ctrl-C stops that, it fails or crashes."""
+    rng = np.random.default_rng(1)
+    cost, batch = rng.standard_normal((9, 8)), rng.standard_normal((3, 9, 8))
+    weights = rng.random(9)
+    for solver in (aot.Exact(), aot.Entropic(0.1)):
+        for model in (aot.AtMost(), aot.FixedMass(0.4)):
+            aot.solve(cost, weights, marginals=model, solver=solver)
+            aot.solve(batch, marginals=model, solver=solver)
+    aot.solve(aot.DistanceCost(rng.random((900, 2)), rng.random((900, 2)), reach=0.1))
+    aot.mass_path(cost)
+    modules = [module for name, module in sys.modules.items() if name.startswith("adaptive_ot.solvers")]
+    kernels = {thing for module in modules for thing in vars(module).values() if isinstance(thing, Dispatcher)}
+    compiled = {kernel: kernel.nopython_signatures for kernel in kernels if kernel.signatures}
+    assert len(compiled) > 20
+    wrong = [
+        kernel.py_func.__qualname__
+        for kernel, signatures in compiled.items()
+        if any(holds_more_than_numbers(signature.return_type) for signature in signatures)
+    ]
+    assert wrong == []
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize("kind", PROBLEMS)
 @pytest.mark.parametrize("stage", ["pricing", "pivoting"])
 def test_ctrl_c(kind, stage):
     interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind], call="aot.solve(cost, progress=progress)"), stage)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
+def test_ctrl_c_among_small_solves():
+    problem = "cost, weights = rng.standard_normal((300, 280)), rng.random(300)"
+    call = "while True: aot.solve(cost, weights, progress=progress)"
+    interrupt(LONG_SOLVE.format(problem=problem, call=call), "pivoting")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")

@@ -106,9 +106,16 @@ class Point(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Where an ascent ended, after how many passes over all pairs (or a kept kernel), and whether it got stuck."""
+    """Where an ascent ended, after how many passes over all pairs (or a kept kernel), and whether it got stuck.
 
-    point: Point
+    The first five are those of the last `Point`.
+    """
+
+    gamma: np.ndarray
+    at: Balanced
+    price: float
+    value: float
+    error: float
     passes: int
     steps: int
     stalled: bool
@@ -306,7 +313,8 @@ def climb(
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
     if dual.amount > 0 and not dual.augmented:
         weight = dual.amount
-    while (point.error > goal or point.factor > goal_factor) and passes < budget:
+    stalled = False
+    while not stalled and (point.error > goal or point.factor > goal_factor) and passes < budget:
         if tell is not None:
             tell(level, passes_before + passes, point.error)
         d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
@@ -336,8 +344,8 @@ def climb(
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
                 passes += each
         else:
-            return Ascent(point, passes, steps, True)
-    return Ascent(point, passes, steps, False)
+            stalled = True
+    return Ascent(point.gamma, point.at, point.price, point.value, point.error, passes, steps, stalled)
 
 
 @register_jitable
@@ -378,12 +386,12 @@ def ascend(
         reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes)
         passes += reached.passes
         if last:
-            return Ascent(reached.point, passes, reached.steps, reached.stalled)
+            return reached._replace(passes=passes)
         if reached.steps <= EASY:
             factor = min(LARGEST_FACTOR, 1.5 * factor)
         elif reached.steps > HARD:
             factor = max(SMALLEST_FACTOR, factor / 1.5)
-        g = level * reached.point.gamma
+        g = level * reached.gamma
         following = max(epsilon, level / factor) if passes < max_passes // 2 else epsilon
         slope = (following - level) / (level - earlier) if level < earlier else 0.0
         gamma = within(dual, (g + (g - g_earlier) * slope) / following)

@@ -7,6 +7,7 @@ from functools import partial
 
 import numba
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import Answers, PairLists, ProblemBatch, SolutionBatch
@@ -172,7 +173,7 @@ def _flow(cost, mu, nu, max_pivots, rows, columns, mass, f):
     return i.size if finished else -1, pivots
 
 
-@kernel
+@register_jitable
 def _useful(rows, columns, costs, target_weights):
     """The pairs whose target takes something."""
     count = 0

@@ -18,7 +18,7 @@ from adaptive_ot.solvers.softmin import NOTHING, RowRule
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from adaptive_ot.solvers._ascent import Dual, Point
+    from adaptive_ot.solvers._ascent import Ascent, Dual
     from adaptive_ot.solvers.entropic import Entropic
 
 # Rows in which to look for the largest and the smallest cost between points.
@@ -170,14 +170,14 @@ class Potentials(NamedTuple):
     price: float
 
 
-def potentials_of(problem: Problem, dual: Dual, point: Point, epsilon: float) -> Potentials:
+def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> Potentials:
     """Those at the end of an ascent; targets without weight have none yet."""
-    at, shift = point.at, dual.shift(point.at.h)
-    price = point.price if dual.amount > 0 else 0.0
+    at, shift = end.at, dual.shift(end.at.h)
+    price = end.price if dual.amount > 0 else 0.0
     if dual.augmented and dual.amount > 0:
         price += log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
-    f = epsilon * (at.potential - point.price) + dual.tilt
-    g = epsilon * (point.gamma + shift) - dual.tilt
+    f = epsilon * (at.potential - end.price) + dual.tilt
+    g = epsilon * (end.gamma + shift) - dual.tilt
     # Points without weight have no part in the ascent: theirs are potentials of the exact problem.
     weighs = dual.source_weights > 0
     least = lowest_cost(problem.cost) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))

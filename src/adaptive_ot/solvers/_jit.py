@@ -22,6 +22,10 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     Kernels are serial and release the GIL; parallelism comes from Python threads. Numba's own parallel loops would
     abort the process when two user threads call them at once.
+
+    Python calls only kernels that return numbers and fill the arrays they are given: from arrays and named tuples Numba
+    makes Python objects with Python code, and where Ctrl-C stops that it fails with a SystemError, or crashes. A
+    function that makes the arrays for both worlds is a `register_jitable` one.
     """
     try:
         compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)

@@ -115,8 +115,8 @@ class ListedPricing(Pricing):
         n, m = self.shape
         rows, columns, costs = self.rows, self.columns, self.costs
         if self.complete:
-            target_minimum = np.zeros(m)
-            found = _scan.listed_negative(rows, columns, costs, f, g, target_minimum)
+            found, target_minimum = np.empty(rows.size, np.bool_), np.zeros(m)
+            _scan.find_negative(rows, columns, costs, f, g, found, target_minimum)
             tick(1.0)
             return Violated(rows[found], columns[found], costs[found], target_minimum)
         by_row, by_column = Best.none(n, keep), Best.none(m, keep)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot.solvers._jit import inlined, kernel
 
@@ -75,29 +76,34 @@ def merge(best, others):
                 _insert(best, node, others.value[node, place], others.partner[node, place])
 
 
-@kernel
+@register_jitable
 def pairs_below(costs, limit, most):
     """Rows, columns and costs of the lower entries of a dense matrix; stops at more than `most` of them."""
     room = min(costs.size, most + 1)
     rows, columns, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
-    found = 0
-    for i in range(costs.shape[0]):
-        for j in range(costs.shape[1]):
-            if costs[i, j] < limit and found < room:
-                rows[found], columns[found], values[found] = i, j, costs[i, j]
-                found += 1
+    found = _list_below(costs, limit, rows, columns, values)
     return rows[:found], columns[:found], values[:found]
 
 
 @kernel
-def listed_negative(rows, columns, costs, f, g, target_minimum):
-    """Which listed pairs have a negative reduced cost; fills in the minimum of every target."""
-    found = np.empty(rows.size, np.bool_)
+def _list_below(costs, limit, rows, columns, values):
+    """List the lower entries, as long as there is room; returns how many there are."""
+    found = 0
+    for i in range(costs.shape[0]):
+        for j in range(costs.shape[1]):
+            if costs[i, j] < limit and found < rows.size:
+                rows[found], columns[found], values[found] = i, j, costs[i, j]
+                found += 1
+    return found
+
+
+@kernel
+def find_negative(rows, columns, costs, f, g, negative, target_minimum):
+    """Find which listed pairs have a negative reduced cost, and the minimum of every target."""
     for k in range(rows.size):
         reduced = costs[k] - f[rows[k]] - g[columns[k]]
-        found[k] = reduced < 0
+        negative[k] = reduced < 0
         target_minimum[columns[k]] = min(target_minimum[columns[k]], reduced)
-    return found
 
 
 @kernel

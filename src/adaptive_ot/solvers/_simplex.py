@@ -23,6 +23,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot.solvers._jit import inlined, kernel
 
@@ -61,41 +62,64 @@ class Arcs(NamedTuple):
     cost: np.ndarray
 
 
-@kernel
+@register_jitable
 def slack_tree(source_weights, target_weights):
     """The tree in which everything goes to, or comes from, the root."""
-    sources, root = source_weights.size, source_weights.size + target_weights.size
-    parent, depth, flow = np.empty(root + 1, np.uint32), np.empty(root + 1, np.int32), np.empty(root + 1, np.int64)
-    following, preceding = np.empty(root + 1, np.uint32), np.empty(root + 1, np.uint32)
-    for node in range(root):
-        parent[node], depth[node] = root, 1
-        flow[node] = source_weights[node] if node < sources else target_weights[node - sources]
-        following[node], preceding[node + 1] = node + 1, node
-    parent[root], depth[root], flow[root] = root, 0, 0
-    following[root], preceding[0] = 0, root
-    return Tree(parent, following, preceding, depth, flow, np.zeros(root + 1), np.zeros(root + 1))
+    size = source_weights.size + target_weights.size + 1
+    parent, depth, flow = np.empty(size, np.uint32), np.empty(size, np.int32), np.empty(size, np.int64)
+    following, preceding = np.empty(size, np.uint32), np.empty(size, np.uint32)
+    tree = Tree(parent, following, preceding, depth, flow, np.zeros(size), np.zeros(size))
+    _hang_from_root(tree, source_weights, target_weights)
+    return tree
 
 
 @kernel
+def _hang_from_root(tree, source_weights, target_weights):
+    sources, root = source_weights.size, source_weights.size + target_weights.size
+    for node in range(root):
+        tree.parent[node], tree.depth[node] = root, 1
+        tree.flow[node] = source_weights[node] if node < sources else target_weights[node - sources]
+        tree.following[node], tree.preceding[node + 1] = node + 1, node
+    tree.parent[root], tree.depth[root], tree.flow[root] = root, 0, 0
+    tree.following[root], tree.preceding[0] = 0, root
+
+
+@register_jitable
+def empty_arcs(size):
+    return Arcs(np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size))
+
+
+@register_jitable
 def slack_arcs(sources, targets):
     """They are priced like any other arc, or the answer would be wrong."""
-    root = sources + targets
-    tail, head = np.empty(root, np.uint32), np.empty(root, np.uint32)
-    for node in range(root):
-        tail[node], head[node] = (node, root) if node < sources else (root, node)
-    return Arcs(tail, head, np.zeros(root))
+    arcs = empty_arcs(sources + targets)
+    _fill_slack(arcs, sources)
+    return arcs
 
 
 @kernel
+def _fill_slack(arcs, sources):
+    root = arcs.tail.size
+    for node in range(root):
+        arcs.tail[node], arcs.head[node], arcs.cost[node] = (node, root, 0.0) if node < sources else (root, node, 0.0)
+
+
+@register_jitable
 def with_pairs(arcs, sources, rows, columns, costs):
     """The arcs, followed by those of some pairs."""
-    first, size = arcs.tail.size, arcs.tail.size + rows.size
-    tail, head, cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
+    longer = empty_arcs(arcs.tail.size + rows.size)
+    _fill_pairs(longer, arcs, sources, rows, columns, costs)
+    return longer
+
+
+@kernel
+def _fill_pairs(longer, arcs, sources, rows, columns, costs):
+    first = arcs.tail.size
     for k in range(first):
-        tail[k], head[k], cost[k] = arcs.tail[k], arcs.head[k], arcs.cost[k]
+        longer.tail[k], longer.head[k], longer.cost[k] = arcs.tail[k], arcs.head[k], arcs.cost[k]
     for k in range(rows.size):
-        tail[first + k], head[first + k], cost[first + k] = rows[k], sources + columns[k], costs[k]
-    return Arcs(tail, head, cost)
+        tail, head = rows[k], sources + columns[k]
+        longer.tail[first + k], longer.head[first + k], longer.cost[first + k] = tail, head, costs[k]
 
 
 def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:
@@ -274,14 +298,18 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
     return pivots, cursor, False
 
 
-@kernel
+@register_jitable
 def settled(tree, weights):
-    """The flows of a tree for real weights (of sources, then targets), from the leaves up, and their rounding.
+    """The flows of a tree for real weights (of sources, then targets), and their rounding."""
+    flow, rounding = np.zeros(tree.parent.size), np.zeros(tree.parent.size)
+    _settle(tree, weights, flow, rounding)
+    return flow, rounding
 
-    A flow is the sum of the weights, with signs, on and below a node.
-    """
+
+@kernel
+def _settle(tree, weights, flow, rounding):
+    """From the leaves up: a flow is the sum of the weights, with signs, on and below a node."""
     root = tree.parent.size - 1
-    flow, rounding = np.zeros(root + 1), np.zeros(root + 1)
     for node in range(root):
         flow[node], rounding[node] = weights[node], 2.0**-52 * weights[node]
     node = tree.preceding[root]
@@ -289,12 +317,20 @@ def settled(tree, weights):
         flow[tree.parent[node]] -= flow[node]
         rounding[tree.parent[node]] += rounding[node]
         node = tree.preceding[node]
-    return flow, rounding
+
+
+@register_jitable
+def carrying_pairs(tree, sources, flow, least):
+    """Rows, columns, flows and costs of the pairs in the tree that carry more than `least`, by row, then column."""
+    room = tree.parent.size - 1
+    rows, columns = np.empty(room, np.int64), np.empty(room, np.int64)
+    flows, costs = np.empty(room, flow.dtype), np.empty(room)
+    count = _list_carrying(tree, sources, flow, least, rows, columns, flows, costs)
+    return rows[:count], columns[:count], flows[:count], costs[:count]
 
 
 @kernel
-def carrying_pairs(tree, sources, flow, least):
-    """Rows, columns, flows and costs of the pairs in the tree that carry more than `least`, by row, then column."""
+def _list_carrying(tree, sources, flow, least, rows, columns, flows, costs):
     root = tree.parent.size - 1
     nodes, count = np.empty(root, np.int64), 0
     row_of, column_of = np.empty(root, np.int64), np.empty(root, np.int64)
@@ -306,15 +342,13 @@ def carrying_pairs(tree, sources, flow, least):
             nodes[count] = node
             count += 1
     nodes = _sorted(_sorted(nodes[:count], column_of, root - sources), row_of, sources)
-    rows, columns = np.empty(count, np.int64), np.empty(count, np.int64)
-    flows, costs = np.empty(count, flow.dtype), np.empty(count)
     for k in range(count):
         node = nodes[k]
         rows[k], columns[k], flows[k], costs[k] = row_of[node], column_of[node], flow[node], tree.cost[node]
-    return rows, columns, flows, costs
+    return count
 
 
-@kernel
+@register_jitable
 def _sorted(nodes, keys, most):
     """Nodes by their keys below `most`, otherwise in the order they had."""
     start = np.zeros(most + 1, np.int64)

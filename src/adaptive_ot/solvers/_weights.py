@@ -9,6 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot.solvers._jit import kernel
 
@@ -27,27 +28,33 @@ class NetworkWeights(NamedTuple):
     grain: float
 
 
-@kernel
+@register_jitable
 def network_weights(mu, nu, rows, columns, complete):
     """Integers for the weights of a problem.
-
-    Uniform weights (the usual case) are multiples of a common unit. Others are given as multiples of a power of two,
-    2**-60 of the total that can be used, which is exact for integers.
 
     The pairs must hold one of every point that has a negative cost, since the other points do not matter, and all such
     pairs if `complete`.
     """
+    source, target, real = np.ones(mu.size, np.int64), np.ones(nu.size, np.int64), np.concatenate((mu, nu))
+    unit, grain = _fill_weights(mu, nu, rows, columns, complete, source, target, real)
+    return NetworkWeights(source, target, unit, real, grain)
+
+
+@kernel
+def _fill_weights(mu, nu, rows, columns, complete, source, target, real):
+    """Uniform weights (the usual case) are multiples of a common unit, which is returned, as is the grain.
+
+    Others become multiples of a power of two, 2**-60 of the total that can be used, which is exact for integers.
+    """
     n, m = mu.size, nu.size
-    real = np.concatenate((mu, nu))
-    source, target = np.ones(n, np.int64), np.ones(m, np.int64)
     if are_equal(mu) and are_equal(nu):
         if mu[0] == nu[0]:
-            return NetworkWeights(source, target, mu[0], real, mu[0])
+            return mu[0], mu[0]
         if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
             common = math.gcd(n, m)
             source[:], target[:] = m // common, n // common
             unit = mu[0] / (m // common)
-            return NetworkWeights(source, target, unit, real, unit)
+            return unit, unit
     most_source = usable_weight(n, rows, nu, columns, complete)
     most_target = usable_weight(m, columns, mu, rows, complete)
     source_total, target_total = 0.0, 0.0
@@ -69,7 +76,7 @@ def network_weights(mu, nu, rows, columns, complete):
     most_integer = usable_weight(m, columns, source.astype(np.float64), rows, complete)
     for j in range(m):
         target[j] = most_integer[j] if nu[j] > most_target[j] else target[j]
-    return NetworkWeights(source, target, 0.0, real, math.ldexp(1.0, -exponent))
+    return 0.0, math.ldexp(1.0, -exponent)
 
 
 def whole_weights(mu: np.ndarray, nu: np.ndarray) -> NetworkWeights:
@@ -89,7 +96,7 @@ def are_equal(weights):
     return weights.size > 0 and weights[0] > 0
 
 
-@kernel
+@register_jitable
 def usable_weight(size, points, other_weights, partners, complete):
     """Twice what all partners of each point weigh: it can never use more, and has slack, so its potential stays zero.
 

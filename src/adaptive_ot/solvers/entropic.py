@@ -112,23 +112,23 @@ def ascend(
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
     """The solution at the end of an ascent, with its gap to the exact problem."""
     mu, nu, epsilon, marginals = problem.source_weights, problem.target_weights, solver.epsilon, problem.marginals
-    point, cost = ascent.point, problem.cost
-    f, g, price = potentials_of(problem, dual, point, epsilon)
+    cost = problem.cost
+    f, g, price = potentials_of(problem, dual, ascent, epsilon)
     clipped = marginals.clipped(f)
     softmin.scale(epsilon)
     keep, factors = isinstance(cost, ArrayCost), np.ones(nu.size)
     most = np.full(mu.size, math.inf) if isinstance(marginals, SoftKL) else mu
-    finished = softmin.finish(point.at, dual.rule, most, factors, clipped, keep)
+    finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
     if isinstance(marginals, AtMost | FixedMass):
         factors = fitting(finished.columns, nu, dual.amount)
         if (factors < 1).any():  # once more, with these scaled down
-            finished = softmin.finish(point.at, dual.rule, most, factors, clipped, keep)
+            finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
     if isinstance(cost, SparseCost):
         transport: Transport = ListedTransport(cost.shape, finished.plan)
     elif isinstance(cost, ArrayCost):
         transport = DenseTransport(finished.plan)
     else:
-        transport = TiledTransport(softmin, point.at, dual.rule, mu, (finished.factors, factors))
+        transport = TiledTransport(softmin, ascent.at, dual.rule, mu, (finished.factors, factors))
     rows, columns = finished.rows, finished.columns
     bound = marginals.bound(mu, nu, clipped, finished.lowest)
     g = np.where(dual.target_weights > 0, g, np.minimum(bound.target_potential, FAR))
@@ -138,7 +138,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         problem=problem,
         transport=transport,
         value=value,
-        regularised_value=float(epsilon * (point.value + dual.constant)),
+        regularised_value=float(epsilon * (ascent.value + dual.constant)),
         mass=float(rows.sum()),
         source_marginal=present(rows),
         target_marginal=present(columns),
@@ -148,7 +148,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         active_target=present(columns > ACTIVE_SHARE * nu),
         gap=max(0.0, value - bound.value),
         violation=marginals.violation(mu, nu, rows, columns),
-        status=status_of(point.error, solver, ascent.stalled),
+        status=status_of(ascent.error, solver, ascent.stalled),
         iterations=ascent.passes,
         price=price,
         active_share=ACTIVE_SHARE,

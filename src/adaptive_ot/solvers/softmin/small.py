@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
+from numba.extending import overload, register_jitable
 
 from adaptive_ot.solvers import _ascent
 from adaptive_ot.solvers._jit import kernel
@@ -38,7 +38,7 @@ class Resident(NamedTuple):
             self.state[:] = epsilon, EMPTY
 
 
-@kernel
+@register_jitable
 def kept_kernel(softmin):
     """The kernel in the form that `sweep` takes."""
     matrix = softmin.matrix[:0] if softmin.state[1] == SPARSE else softmin.matrix
@@ -97,7 +97,21 @@ def _solve_directly(softmin, at, rule, weights, diagonal, spill, free, right):
 overload(balance)(lambda softmin, h, rule: _balance)
 overload(curvature)(lambda softmin, at, rule, weights, x: _curvature)
 overload(solve_directly)(lambda softmin, at, rule, weights, diagonal, spill, free, right: _solve_directly)
-climb = kernel(_ascent.climb)
+
+
+@kernel
+def _climb(gamma, at, softmin, dual, goal, goal_factor, budget, tell, level, passes_before):
+    reached = _ascent.climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes_before)
+    gamma[:] = reached.gamma
+    at.h[:], at.row_sums[:], at.potential[:], at.columns[:] = reached.at
+    return reached[2:]
+
+
+def climb(softmin: Resident, dual: _ascent.Dual, gamma: np.ndarray, *others: Any) -> _ascent.Ascent:
+    """The compiled `_ascent.climb`; it takes long enough for Ctrl-C to come, so it returns numbers (see `_jit`)."""
+    n, m = softmin.costs.shape
+    at, gamma = Balanced(np.empty(m), np.empty(n), np.empty(n), np.empty(m)), gamma.copy()
+    return _ascent.Ascent(gamma, at, *_climb(gamma, at, softmin, dual, *others))
 
 
 def ascend(
