@@ -210,7 +210,7 @@ def test_a_failed_cell_has_its_message(here, monkeypatch, capsys):
         return real(config, **options)
 
     monkeypatch.setattr(deep, "train", train)
-    assert main(["benchmark", "deep", str(write_plan()), "-o", "results"]) == 0
+    assert main(["benchmark", "deep", str(write_plan()), "-o", "results"]) == 1
     out = capsys.readouterr().out
     assert rows_of(out)[3][:4] == ["AOT, all mass", "failed", "failed", "failed"]
     assert (

@@ -16,7 +16,7 @@ from adaptive_ot.cli import main
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
 from interruption import hear_ctrl_c
 
-COMMAND = [sys.executable, "-m", "adaptive_ot.cli"]
+COMMAND = [sys.executable, "-m", "adaptive_ot"]
 
 
 def run(*arguments, **options):

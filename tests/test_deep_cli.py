@@ -28,7 +28,7 @@ from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
 from interruption import PATIENCE, hear_ctrl_c
 
-COMMAND = [sys.executable, "-m", "adaptive_ot.cli"]
+COMMAND = [sys.executable, "-m", "adaptive_ot"]
 TASK = ["--dataset", "digits", "--root", "small.npz", "--source", "a", "--target", "b", "--output", "run"]
 SHORT = ["--method", "source-only", "--iterations", "12", "--batch", "6", "--evaluate-every", "4"]
 SHORT += ["--checkpoint-every", "8"]

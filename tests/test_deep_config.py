@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -303,7 +304,8 @@ def test_every_number_of_every_method_has_its_limits():
         ("mpot", {"mass": 0}),
         ("cdan", {"largest_product": 0, "projections": 1}),
         ("rot", {"rho": 0, "strength": 0}),
-        ("aot", {"alpha": 0, "beta": 0, "kappa": 0}),
+        ("aot", {"beta": 0, "kappa": 0}),
+        ("deepjdot", {"alpha": 0, "beta": 0}),
     ],
     ids=str,
 )
@@ -317,6 +319,40 @@ def test_settings_that_are_wrong(method, wrong):
     (name,) = wrong
     with pytest.raises(InvalidInput, match=f"^{name} "):
         configured(method=method, settings=wrong)
+
+
+@pytest.mark.parametrize(
+    ("method", "idle", "rule"),
+    [
+        ("aot", {"alpha": 100}, "setting 'alpha' needs cost 'published' or 'cross-entropy'; got cost 'scale-free'"),
+        ("aot", {"cost": "published", "kappa": 1}, "setting 'kappa' needs cost 'scale-free'; got cost 'published'"),
+        ("aot", {"mass": 0.5}, "setting 'mass' needs marginals 'fixed-mass'; got marginals 'at-most'"),
+        ("mpot", {"tau": 0.5}, "setting 'tau' needs marginals 'soft-kl'; got marginals 'fixed-mass'"),
+        ("deepjdot", {"epsilon": 1}, "setting 'epsilon' needs solver 'entropic'; got solver 'exact'"),
+        ("aot", {"solver": "exact", "entropy": "product"}, "setting 'entropy' needs solver 'entropic'; got solver"),
+    ],
+    ids=str,
+)
+def test_settings_that_would_have_no_effect(tmp_path, method, idle, rule):
+    """From Python or from a file; those of a preset are nobody's wish."""
+    (tmp_path / "file.toml").write_text(
+        "[settings]\n" + "".join(f"{name} = {json.dumps(value)}\n" for name, value in idle.items())
+    )
+    for place in ({"settings": idle}, {"config_file": tmp_path / "file.toml"}):
+        with pytest.raises(InvalidInput, match=f"^{re.escape(rule)}.*Leave it away"):
+            configured(method=method, **place)
+    assert configured(dataset="office31", published=True, settings={"cost": "scale-free"}).settings["alpha"] == 0.01
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("learning_rate", float("nan")), ("iterations", 0), ("root", 3), ("crop", 300)]
+)
+def test_a_config_checks_itself(name, value):
+    assert Config(**PLACE).root == Path("data")
+    with pytest.raises(InvalidInput, match=f"^{name} must"):
+        Config(**PLACE | {name: value})
+    with pytest.raises(InvalidInput, match=f"^{name} must"):
+        dataclasses.replace(configured(), **{name: value})
 
 
 ANYTHING = st.recursive(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from PIL import Image
 
 from adaptive_ot.deep import Interrupted, Progress, Result, configure, evaluate, predict, train
 from adaptive_ot.deep.data.augment import test_views as views_of
+from adaptive_ot.deep.embedding import embed
 from adaptive_ot.deep.finished import network_of
 from adaptive_ot.deep.judging import judge
+from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.deep.run_directory import read_run
 from adaptive_ot.errors import DataError, InvalidInput
 from patterns import SIZE, stripes
@@ -122,6 +125,19 @@ def test_predict_and_images_that_cannot_be_used(finished, tmp_path):
     assert (nothing.files, nothing.labels, len(nothing.confidence)) == ([], [], 0)
     with pytest.raises(InvalidInput, match="on_bad_image"):
         predict(finished.output, [good], on_bad_image="ignore")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_both_domains_as_the_network_of_any_method_sees_them(finished, tmp_path, method):
+    config = dataclasses.replace(read_run(finished.output).config, method=method, settings={}, iterations=2)
+    train(dataclasses.replace(config, output=tmp_path / "run"))
+    found = embed(tmp_path / "run", device="cpu")
+    kept = read_run(tmp_path / "run").checkpoint
+    assert kept is not None
+    state = found.method.state_dict()
+    assert state.keys() == kept.part("method.").keys()
+    for name, tensor in kept.part("method.").items():
+        torch.testing.assert_close(state[name], tensor, rtol=0, atol=0)
 
 
 def test_looking_changes_nothing(finished):
@@ -317,6 +333,16 @@ def test_another_target(finished, tmp_path):
     next((root / "faint" / "down").iterdir()).unlink()
     with pytest.raises(InvalidInput, match="must have the target it was trained with"):
         evaluate(record, device="cpu")
+
+
+def test_arguments_that_are_none(finished):
+    with pytest.raises(InvalidInput, match=r"^run must be a path; got None"):
+        evaluate(None)  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"^device must be a word; got None"):
+        evaluate(finished.output, device=None)  # type: ignore[arg-type]
+    for one in ("x.png", Path("x.png")):
+        with pytest.raises(InvalidInput, match=r"^images must be a list of files"):
+            predict(finished.output, one)  # type: ignore[arg-type]
 
 
 def test_words_and_devices_that_are_wrong(finished):

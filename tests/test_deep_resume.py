@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from safetensors.torch import load_file
 
-from adaptive_ot.deep import Interrupted, Progress, configure, train
+from adaptive_ot.deep import Interrupted, Progress, configure, evaluate, train
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import InvalidInput
 from patterns import save_patterns, small_run
@@ -181,6 +181,13 @@ def test_bad_images_are_counted_once(tmp_path):
         with pytest.raises(Interrupted):
             train(parts, progress=stop_at(step))
     assert train(parts).bad_images == 4
+    # They are part of the dataset all the same, wherever its images are kept and whenever they are found.
+    moved = dataclasses.replace(config, output=tmp_path / "moved")
+    with pytest.raises(Interrupted):
+        train(moved, progress=stop_at(2))
+    kept = dataclasses.replace(moved, storage="device")
+    assert train(kept).bad_images == 4
+    assert evaluate(kept.output).accuracy == train(kept).accuracy
 
 
 def test_a_damaged_checkpoint_is_mentioned(root, tmp_path):

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from adaptive_ot.deep import Progress, train
@@ -95,7 +96,7 @@ def test_what_is_reported(trained):
     assert {now.loading for now in seen} >= {"images of clear: 100 of 240", "images of faint: 200 of 240", None}
     for now in seen:
         assert all(type(value) is float for value in now.losses.values())
-        names = {"cross_entropy", "transport", "mass", "plan_purity"}
+        names = {"cross_entropy", "transport", "mass", "unsolved", "plan_purity"}
         assert set(now.losses) == (names if now.loading is None else set())
     assert [now.accuracy is None for now in seen if now.loading is None] == [True] + 7 * [False]
     assert seen[-1].accuracy == result.accuracy
@@ -126,11 +127,53 @@ def test_a_training_that_blows_up(root, tmp_path, method):
     config = small_run(root, tmp_path / "run", method=method, iterations=20, evaluate_every=1, learning_rate=1e6)
     with pytest.raises(InvalidInput, match="must stay finite") as error:
         train(config)
-    assert error.value.remedy == "Lower the learning rate, in a new directory: this one keeps its settings."
+    assert error.value.remedy.startswith("Lower the learning rate, or look at the settings of the method")
     for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
         assert all(math.isfinite(each) for each in json.loads(line).values() if isinstance(each, float))
     assert json.loads((tmp_path / "run" / "run.json").read_text())["config"]["method"] == method
     assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_a_last_step_too_far(root, tmp_path):
+    """The losses of a step are from before it; what it has made of the network counts, too."""
+    config = small_run(root, tmp_path / "run", method="source-only", iterations=1, learning_rate=1e30)
+    with pytest.raises(InvalidInput, match="probabilities of classes must stay finite"):
+        train(config)
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_no_checkpoint_of_a_network_that_blew_up(root, tmp_path):
+    """Those before it are worth more."""
+    often = {"iterations": 20, "evaluate_every": 20, "checkpoint_every": 1}
+    config = small_run(root, tmp_path / "run", method="source-only", learning_rate=1e12, **often)
+    with pytest.raises(InvalidInput, match=r"network after step [1-9] must stay finite"):
+        train(config)
+    for path in (tmp_path / "run").rglob("*.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in load_file(path).values())
+
+
+def test_plans_that_are_not_solved_are_noted_once(root, tmp_path):
+    seen: list[Progress] = []
+    short = {"iterations": 20, "method": "jumbot", "settings": {"epsilon": 1e-9}}
+    train(small_run(root, tmp_path / "run", **short), progress=seen.append, keep_network=False)
+    assert [now.note for now in seen if now.note] == [
+        "the plan of step 10 misses its tolerance: epsilon may be too small"
+    ]
+    assert [now.losses["unsolved"] for now in seen if now.losses] == [1.0, 1.0]
+
+
+def test_a_network_from_scratch_is_noted(root, tmp_path):
+    seen: list[Progress] = []
+    short = {"iterations": 1, "batch": 4, "method": "source-only", "network": "resnet18"}
+    train(small_run(root, tmp_path / "run", **short), progress=seen.append, keep_network=False)
+    assert [now.note for now in seen if now.note] == [
+        "resnet18 starts from scratch: with weights it would know images already"
+    ]
+
+
+def test_what_is_no_config(root):
+    with pytest.raises(InvalidInput, match=r"^config must be a Config; got .*Make one with `configure`"):
+        train({"dataset": "digits", "root": root})  # type: ignore[arg-type]
 
 
 # One step

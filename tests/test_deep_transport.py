@@ -311,12 +311,28 @@ def test_rooms_are_equal_at_first_and_those_of_the_target_in_the_end():
     skewed = pair._replace(target_logits=pair.target_logits[[0, 0, 0, 0, 0, 0, 1, 1, 3]])  # 7 of class 0, 2 of class 1
     assert method.source_weights(skewed._replace(progress=0.0)).tolist() == pytest.approx([1 / 12] * 12, rel=1e-12)
     for _ in range(300):
-        method.source_weights(skewed._replace(progress=1.0))
+        method.alignment(skewed._replace(progress=1.0))
     weights = method.source_weights(skewed._replace(progress=1.0))
     by_class = torch.zeros(CLASSES, dtype=torch.float64).index_add(0, pair.source_labels, weights)
     assert by_class.tolist() == pytest.approx([7 / 9, 2 / 9, 0.0], abs=1e-6)
     half = method.source_weights(skewed._replace(progress=0.5))
     assert half.tolist() == pytest.approx(((weights + 1 / 12) / 2).tolist(), abs=1e-6)
+
+
+def test_a_look_changes_nothing():
+    pair, method = make_pair()._replace(progress=1.0), make_method("aot", rooms="learned")
+    method.alignment(pair)
+    before = method.shares.clone()
+    assert method.match(pair).value == method.match(pair).value
+    torch.testing.assert_close(method.shares, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_plans_that_miss_their_tolerance_are_counted(name):
+    """All is well with the defaults; not with an entropy that float64 cannot tell from none."""
+    pair = make_pair()
+    assert make_method(name).alignment(pair).terms["unsolved"] == 0
+    assert make_method(name, solver="entropic", epsilon=1e-30).alignment(pair).terms["unsolved"] == 1
 
 
 def test_shares_forget_with_every_step():

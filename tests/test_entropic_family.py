@@ -188,6 +188,17 @@ def test_unbalanced_and_finite_where_pot_is_not():
     assert solution.gap <= 0.01 * abs(solution.value)
 
 
+def test_soft_kl_with_an_epsilon_that_is_lost_in_rounding():
+    """No answer, but no other error either."""
+    cost = np.random.default_rng(0).random((30, 30))
+    for epsilon in (1e-20, 1e-100):
+        solution = aot.solve(
+            cost, marginals=aot.SoftKL(0.5), solver=aot.Entropic(epsilon), raise_if_not_converged=False
+        )
+        assert not solution.status.succeeded
+        assert not solution.gap <= 0.1
+
+
 def test_soft_kl_by_slsqp():
     """Without entropy: the certified gap contains the optimum of the penalised problem itself."""
     instance = random_instance(5, "soft", 3, 3)

@@ -23,7 +23,7 @@ from adaptive_ot.deep.embedding import embed
 from adaptive_ot.deep.evaluate import probabilities
 from adaptive_ot.deep.feed import open_stores
 from adaptive_ot.deep.finished import network_of
-from adaptive_ot.deep.methods.transport import TransportMethod
+from adaptive_ot.deep.methods.transport import TransportMethod, batch_plan, joint_cost
 from adaptive_ot.deep.run_directory import read_account, read_run
 from adaptive_ot.report import write_report
 from adaptive_ot.report.benchmarked import page_of as benchmark_page
@@ -131,8 +131,8 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     assert (np.bincount(match.rows, match.mass, 32) <= weights * (1 + 1e-4)).all()
     caption = next(part.caption for part in of_kind(page, Picture) if part.heading == "Mass between classes")
     assert "classes of the source weigh what they seem to weigh in the target" in caption
-    embedding = embed(finished, device="cpu")
-    plan: Any = embedding.method.alignment(embedding.pair()).plan
+    cost = joint_cost(embedding.pair(), embedding.method.settings)
+    plan, _ = batch_plan(cost, torch.from_numpy(weights), embedding.method.marginals, embedding.method.solver)
     dense = np.zeros((32, 32))
     dense[match.rows, match.columns] = match.mass
     np.testing.assert_allclose(dense, plan.numpy(), atol=1e-6)
@@ -262,7 +262,7 @@ def change(run, field, value):
     [
         (without_network, "must hold its network; got none"),
         (with_damaged_network, "must hold one that is whole"),
-        (with_moved_data, "must be a directory; got '/nowhere/data'"),
+        (with_moved_data, "must find its dataset where it was; got nothing at '/nowhere/data'"),
     ],
 )
 def test_a_finished_run_of_which_something_is_gone(copied, spoil, reason):

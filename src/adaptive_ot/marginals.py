@@ -304,7 +304,11 @@ def _divergence(marginal: np.ndarray, weights: np.ndarray) -> float:
     """KL(marginal | weights)."""
     some = (marginal > 0) & (weights > 0)
     logarithms = np.log(np.divide(marginal, weights, out=np.ones(weights.size), where=some))
-    return math.fsum(marginal * logarithms) - math.fsum(marginal) + math.fsum(weights)
+    with np.errstate(over="ignore"):  # an ascent that got nowhere
+        terms = marginal * logarithms
+        if not math.isfinite(terms.sum()):
+            return math.inf
+    return math.fsum(terms) - math.fsum(marginal) + math.fsum(weights)
 
 
 def _balanced(mu: np.ndarray, nu: np.ndarray, model: str) -> Weights:

@@ -1,7 +1,7 @@
 """The command line: ``adaptive-ot solve`` and so on.
 
-Exit codes: 0 done; 1 the self-test failed, or stdout could not be written; 2 bad usage or bad input, with one line on
-stderr; 3 not converged; 130 interrupted.
+Exit codes: 0 done; 1 the self-test or some cells of a benchmark failed, or stdout could not be written; 2 bad usage or
+bad input, with one line on stderr; 3 not converged; 130 interrupted.
 """
 
 from __future__ import annotations

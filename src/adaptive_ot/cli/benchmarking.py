@@ -11,6 +11,7 @@ from adaptive_ot._validation import whole_number
 from adaptive_ot.benchmark import engine
 from adaptive_ot.benchmark.plan import Outcome, Plan
 from adaptive_ot.benchmark.table import markdown, write_results
+from adaptive_ot.cli import DONE, FAILED
 from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import cells_bar
 
@@ -47,8 +48,7 @@ def features(request: Features) -> int:
         )
 
     with named(*OPTIONS, "method", "task", "seeds", "samples", "drop", "outliers"):
-        _run(prepared, request.output, request.jobs)
-    return 0
+        return _code(_run(prepared, request.output, request.jobs)[1])
 
 
 def deep(plan: Path, output: Path, jobs: int) -> int:
@@ -56,8 +56,7 @@ def deep(plan: Path, output: Path, jobs: int) -> int:
     from adaptive_ot.benchmark.deep import ABOUT, prepare
 
     with named(*OPTIONS):
-        _run(partial(prepare, plan, output), output, jobs, partial(markdown, about=ABOUT))
-    return 0
+        return _code(_run(partial(prepare, plan, output), output, jobs, partial(markdown, about=ABOUT))[1])
 
 
 def sensitivity(plan: Path, output: Path, jobs: int) -> int:
@@ -69,7 +68,11 @@ def sensitivity(plan: Path, output: Path, jobs: int) -> int:
         picture = output / "sensitivity.png"
         draw(*found, picture)
     print(f"Written to {picture}")
-    return 0
+    return _code(found[1])
+
+
+def _code(outcomes: list[Outcome]) -> int:
+    return FAILED if any(outcome.numbers is None for outcome in outcomes) else DONE
 
 
 def _run(

@@ -82,6 +82,17 @@ class Config:
     evaluate_every: Count = 500
     checkpoint_every: Count = 500
 
+    def __post_init__(self) -> None:
+        kinds = kinds_of(Config)
+        for name, kind in kinds.items():
+            object.__setattr__(self, name, checked(name, getattr(self, name), kind))
+        if self.crop > self.resize:
+            remedy = "Choose a smaller crop, or a larger resize."
+            raise InvalidInput("crop", f"must be at most resize, {self.resize}", self.crop, remedy)
+        if self.crop_kind == "none" and self.crop != self.resize:
+            rule = f"must equal resize, {self.resize}, with crop_kind 'none'"
+            raise InvalidInput("crop", rule, self.crop, "Make them equal, or crop.")
+
     def record(self) -> dict[str, Any]:
         """As JSON would bring it back."""
         return json.loads(json.dumps({each.name: getattr(self, each.name) for each in fields(self)}, default=str))
@@ -136,7 +147,9 @@ def configure(
     if settings is not None and not isinstance(settings, Mapping):
         raise InvalidInput("settings", "must be values by name", describe(settings), "Give a dictionary.")
     place = {"dataset": dataset, "root": root, "source": source, "target": target, "output": output}
-    values = preset | found | overrides | place
+    values: dict[str, Any] = preset | found | overrides | place
+    if isinstance(values.get("weights"), Path):
+        values["weights"] = str(values["weights"])
     name = values.get("method", Config.method)
     method = method_named(name)
     if published and name not in of_papers:
@@ -146,9 +159,10 @@ def configure(
     of_method = of_methods.get(name, {}) | (of_papers[name] if published else {}) | of_file | dict(settings or {})
     filled = filled_in(method.defaults(), of_method, f"setting of method '{name}'")
     method(filled, 2, 2)  # a small one, which refuses settings that make no sense
-    config = _built(values | {"settings": asdict(filled)})
-    _check_sizes(config)
-    return config
+    _refuse_idle(method, filled, of_file | dict(settings or {}))
+    refuse_unknown(values, kinds_of(Config), "field of a run")
+    values["settings"] = asdict(filled)
+    return Config(**values)
 
 
 def method_named(name: Any) -> type[Method]:
@@ -157,20 +171,14 @@ def method_named(name: Any) -> type[Method]:
     return METHODS[name]
 
 
-def _built(values: dict[str, Any]) -> Config:
-    kinds = kinds_of(Config)
-    refuse_unknown(values, kinds, "field of a run")
-    return Config(**{name: checked(name, value, kinds[name]) for name, value in values.items()})
-
-
-def _check_sizes(config: Config) -> None:
-    """Pixels that contradict each other."""
-    if config.crop > config.resize:
-        remedy = "Choose a smaller crop, or a larger resize."
-        raise InvalidInput("crop", f"must be at most resize, {config.resize}", config.crop, remedy)
-    if config.crop_kind == "none" and config.crop != config.resize:
-        rule = f"must equal resize, {config.resize}, with crop_kind 'none'"
-        raise InvalidInput("crop", rule, config.crop, "Make them equal, or crop.")
+def _refuse_idle(method: type[Method], settings: Any, given: Mapping[str, Any]) -> None:
+    """What somebody asks for has an effect."""
+    for name in given:
+        other, values = method.needs.get(name, (name, ()))
+        if values and getattr(settings, other) not in values:
+            rule = f"needs {other} {' or '.join(repr(value) for value in values)}"
+            found = f"{other} {getattr(settings, other)!r}"
+            raise InvalidInput(f"setting '{name}'", rule, found, "Leave it away: it would have no effect.")
 
 
 def _preset(dataset: str) -> dict[str, Any]:

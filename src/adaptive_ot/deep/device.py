@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import torch
 
 from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.fields import checked
 from adaptive_ot.errors import InvalidInput
 
 
@@ -24,6 +25,7 @@ def pick_device(name: str) -> torch.device:
         if not torch.cuda.is_available():
             return torch.device("cpu")
         return torch.device("cuda", int(os.environ.get("LOCAL_RANK") or torch.cuda.current_device()))
+    checked("device", name, str)
     try:
         device = torch.device(name)
         torch.empty(0, device=device)

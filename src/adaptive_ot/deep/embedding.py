@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import Domain, read_domains
 from adaptive_ot.deep.data.images import quietly
 from adaptive_ot.deep.device import computing, pick_device
-from adaptive_ot.deep.finished import decoded, network_of, of_other_data
+from adaptive_ot.deep.finished import at_root, decoded, network_of, of_other_data
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network
 from adaptive_ot.deep.run_directory import read_run
@@ -97,15 +96,13 @@ def embed(
     progress
         Called with what is done, now and then.
     """
-    samples, found = whole_number("samples", samples, minimum=1), read_run(Path(run))
-    config = replace(found.config, root=found.config.root if root is None else Path(root))
+    samples, found = whole_number("samples", samples, minimum=1), read_run(run)
+    config = at_root(run, found.config, root)
     place = pick_device(device)
     network = network_of(run, found, place).eval()
     domains = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
     for name, domain in zip(("source", "target"), domains, strict=True):
-        # Images that cannot be used are no part of the digest, and to find them all would take long.
-        same = config.on_bad_image == "skip" or digest(domain) == found.data[name]
-        if not same or list(domain.classes) != found.data["classes"]:
+        if digest(domain) != found.data[name] or list(domain.classes) != found.data["classes"]:
             raise of_other_data(run, name, config.root)
     source, target = domains
     chosen = (
@@ -116,10 +113,11 @@ def embed(
         _side(network, domain, which, config, place, progress or (lambda _: None))
         for domain, which in zip(domains, chosen, strict=True)
     ]
-    method = new_method(config, len(source.classes))
+    method = new_method(config, len(source.classes)).to(place)
+    method.begin(network)
     assert found.checkpoint is not None  # there is a network
     method.load_state_dict(found.checkpoint.part("method."))
-    return Embedding(source.classes, sides[0], sides[1], method.to(place).eval())
+    return Embedding(source.classes, sides[0], sides[1], method.eval())
 
 
 def _side(

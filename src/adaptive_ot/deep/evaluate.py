@@ -10,6 +10,7 @@ from adaptive_ot.deep.data.augment import test_views
 from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.device import computing
 from adaptive_ot.deep.distributed import gather, rank, world_size
+from adaptive_ot.deep.methods.method import require_finite
 from adaptive_ot.deep.networks import Network
 
 IMAGES_AT_ONCE = 256
@@ -30,7 +31,9 @@ def probabilities(network: Network, store: Store, config: Config) -> np.ndarray:
         found += [of_pixels(network, pixels, config) for pixels in store.batches(parts)]
     network.train(was_training)
     store.agree()
-    return gather(torch.cat(found)).cpu().numpy()
+    likely = gather(torch.cat(found))
+    require_finite("probabilities of classes", likely)
+    return likely.cpu().numpy()
 
 
 def of_pixels(network: Network, pixels: torch.Tensor, config: Config) -> torch.Tensor:

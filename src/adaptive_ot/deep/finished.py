@@ -13,7 +13,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from adaptive_ot._validation import choice
+from adaptive_ot._validation import choice, describe
+from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.data.images import ImageFile, quietly, read_image
@@ -22,6 +23,7 @@ from adaptive_ot.deep.evaluate import IMAGES_AT_ONCE, of_pixels, probabilities
 from adaptive_ot.deep.feed import store_of
 from adaptive_ot.deep.judging import Result, judge
 from adaptive_ot.deep.loop import Progress
+from adaptive_ot.deep.methods.method import require_finite
 from adaptive_ot.deep.networks import Network, build_network
 from adaptive_ot.deep.run_directory import Run, read_run
 from adaptive_ot.errors import DataError, InvalidInput
@@ -64,15 +66,14 @@ def evaluate(
     device
         As PyTorch names it; "auto" is a GPU if there is one.
     """
-    found = read_run(Path(run))
-    given = {"root": None if root is None else Path(root), "test_crops": test_crops}
-    config = replace(found.config, **{name: value for name, value in given.items() if value is not None})
-    choice("test_crops", config.test_crops, ("centre", "ten"))
+    found = read_run(run)
+    config = at_root(run, found.config, root)
+    config = config if test_crops is None else replace(config, test_crops=test_crops)
     place = pick_device(device)
     network = network_of(run, found, place)
     target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)[1]
     store = store_of(target, config, place, lambda _: None)
-    if digest(store.domain) != found.data["target"]:
+    if digest(target) != found.data["target"]:
         raise of_other_data(run, "target", config.root)
     predicted = probabilities(network, store, config).argmax(1)
     accuracy = judge(predicted[store.usable], store.labels[store.usable], target.classes)
@@ -109,7 +110,9 @@ def predict(
         Called now and then, with the number of images as steps.
     """
     choice("on_bad_image", on_bad_image, ("error", "skip"))
-    found = read_run(Path(run))
+    if isinstance(images, str | Path):
+        raise InvalidInput("images", "must be a list of files", describe(images), "Put it in brackets.")
+    found = read_run(run)
     place = pick_device(device)
     network = network_of(run, found, place).eval()
     files, bad, likely = [], [], [np.zeros((0, len(found.data["classes"])), np.float32)]
@@ -125,8 +128,19 @@ def predict(
             if progress:
                 progress(Progress(stop, len(images), {}))
     all_likely = np.concatenate(likely)
+    require_finite("probabilities of classes", torch.from_numpy(all_likely))
     labels = [found.data["classes"][at] for at in all_likely.argmax(1)]
     return Predictions(files, labels, all_likely.max(1, initial=0.0), bad)
+
+
+def at_root(run: Path, config: Config, root: Path | None) -> Config:
+    """The config of a run, with the dataset where it is now."""
+    if root is not None:
+        return replace(config, root=root)
+    if not config.root.exists():
+        rule, remedy = "must find its dataset where it was", "Say where it is now, with `root` (--root)."
+        raise InvalidInput(f"run '{run}'", rule, f"nothing at '{config.root}'", remedy)
+    return config
 
 
 def of_other_data(run: Path, domain: str, root: Path) -> InvalidInput:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from adaptive_ot._validation import describe
 from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.digest import digest
@@ -21,9 +22,11 @@ from adaptive_ot.deep.distributed import process_group, rank, said_anywhere
 from adaptive_ot.deep.evaluate import probabilities
 from adaptive_ot.deep.feed import open_stores, paired_batches
 from adaptive_ot.deep.judging import Result, judge
+from adaptive_ot.deep.methods.method import require_finite
 from adaptive_ot.deep.run_directory import RunDirectory, open_run
 from adaptive_ot.deep.training import Batch, Losses, Training
 from adaptive_ot.deep.weights import digest_of
+from adaptive_ot.errors import InvalidInput
 
 # Numbers are fetched from the device every so many steps: it would have to wait for every one.
 LOG_EVERY = 10
@@ -68,10 +71,15 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
     Interrupted
         On Ctrl-C or SIGTERM, after a checkpoint; a plain KeyboardInterrupt, if it was still loading.
     """
+    if not isinstance(config, Config):
+        raise InvalidInput("config", "must be a Config", describe(config), "Make one with `configure`.")
     report = progress or (lambda _: None)
 
     def loading(what: str) -> None:
         report(Progress(0, config.iterations, {}, loading=what))
+
+    def note(step: int, text: str) -> None:
+        report(Progress(step, config.iterations, {}, note=text))
 
     device = pick_device(config.device)
     seeded = [device] if device.type == "cuda" else []  # by every step, and given back as they were
@@ -86,11 +94,12 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
             begin = directory.checkpoint or Checkpoint(0, {}, {"seconds": 0.0, "bad_images": []})
             if begin.tensors:
                 training.restore(begin)
+            elif config.weights is None and config.network != "convnet":
+                note(0, f"{config.network} starts from scratch: with weights it would know images already")
             if begin.fallback:
-                note = f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})"
-                report(Progress(begin.step, config.iterations, {}, note=note))
+                note(begin.step, f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})")
             clock = time.perf_counter() - begin.notes["seconds"]
-            accuracy, signals.trains = None, True
+            accuracy, all_solved, signals.trains = None, True, True
             for step, (ours, theirs) in enumerate(paired_batches(config, source, target, begin.step), begin.step):
                 with computing(device, config):
                     losses = training.learn(step, ours, theirs)
@@ -104,12 +113,17 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                         line |= _evaluation(training, target)
                         accuracy = line["accuracy"]
                     directory.append(line)
+                    if all_solved and numbers.get("unsolved"):
+                        all_solved = False
+                        note(done, f"the plan of step {done} misses its tolerance: epsilon may be too small")
                     report(Progress(done, config.iterations, numbers, accuracy))
                 stops = said_anywhere(signals.told_to_stop) and not last
                 if stops or (keep_network if last else done % config.checkpoint_every == 0):
                     bad = _bad_images(begin, source, target)
                     notes = {"seconds": time.perf_counter() - clock, "bad_images": bad}
-                    directory.save(Checkpoint(done, training.tensors(), notes))
+                    tensors = training.tensors()
+                    require_finite(f"network after step {done}", *tensors.values())
+                    directory.save(Checkpoint(done, tensors, notes))
                 if stops:
                     raise Interrupted(done)
             bad = _bad_images(begin, source, target)
@@ -121,7 +135,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
 @contextmanager
 def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDirectory]:
     """The directory of the run: the first process begins it, then the others look."""
-    digests = {"source": digest(source.domain), "target": digest(target.domain), "weights": digest_of(config.weights)}
+    digests = {"source": digest(source.listed), "target": digest(target.listed), "weights": digest_of(config.weights)}
     data = {**digests, "classes": list(source.domain.classes)}
     first = rank() == 0
     if not first:

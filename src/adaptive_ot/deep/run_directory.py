@@ -23,7 +23,7 @@ from adaptive_ot._files import alone_in, make_directory, one_with, trouble, writ
 from adaptive_ot._records import differences
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.fields import restored
+from adaptive_ot.deep.fields import checked, restored
 from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.errors import InvalidInput
 
@@ -182,6 +182,7 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
 
 def read_run(path: Path) -> Run:
     """A run as it lies in its directory, without changing anything."""
+    path = checked("run", path, Path)
     record = _read_run(path)
     config = restored(Config, record["config"], path, RUN)
     checkpoint = load_checkpoint(path / CHECKPOINTS, _identity(record))

@@ -38,12 +38,14 @@ class Store(ABC):
 
     Attributes
     ----------
+    listed
+        The domain with all its images.
     domain
         The domain without the images that were left out; indices count in it.
     """
 
-    def __init__(self, domain: Domain, bad: list[DataError], size: int, device: torch.device) -> None:
-        self.domain, self.size, self.device = domain, size, device
+    def __init__(self, listed: Domain, domain: Domain, bad: list[DataError], size: int, device: torch.device) -> None:
+        self.listed, self.domain, self.size, self.device = listed, domain, size, device
         self._bad = {error.path: error.reason for error in bad}
 
     @property
@@ -133,7 +135,7 @@ class _KeptStore(Store):
     def __init__(self, domain: Domain, size: int, device: torch.device, skip: bool, progress: Progress | None) -> None:
         pixels = np.empty((len(domain.labels), 3, size, size), np.uint8)
         work = partial(_decoded, size=size)
-        super().__init__(*_usable(domain, work, pixels.__setitem__, skip, progress), size, device)
+        super().__init__(domain, *_usable(domain, work, pixels.__setitem__, skip, progress), size, device)
         self.pixels = torch.from_numpy(pixels[: len(self)]).to(device)
 
     def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
@@ -155,7 +157,7 @@ class _StreamedStore(Store):
         workers: int,
         labelled: bool,
     ) -> None:
-        super().__init__(*_usable(domain, _checked, lambda place, _: None, skip, progress), size, device)
+        super().__init__(domain, *_usable(domain, _checked, lambda place, _: None, skip, progress), size, device)
         self.skip, self.labelled = skip, labelled
         self.workers = min(workers, os.cpu_count() or 1)  # more of them only get in each other's way
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -40,14 +41,19 @@ class Alignment(NamedTuple):
 
 def diverged(what: str, given: str) -> InvalidInput:
     """What to say after a step too far."""
-    remedy = "Lower the learning rate, in a new directory: this one keeps its settings."
+    remedy = "Lower the learning rate, or look at the settings of the method, and begin in a new directory."
     return InvalidInput(what, "must stay finite", given, remedy)
 
 
-def require_finite(what: str, values: torch.Tensor) -> None:
-    """Numbers that a solver is about to see."""
-    if not values.isfinite().all():
+def require_finite(what: str, *tensors: torch.Tensor) -> None:
+    """Numbers that a solver is about to see, or that are to be kept; of a device, fetched at once."""
+    if not torch.stack([each.isfinite().all() for each in tensors]).all():
         raise diverged(what, "numbers that are not")
+
+
+@dataclass(frozen=True)
+class NoSettings:
+    """Of a method that has none."""
 
 
 class Method(nn.Module, ABC):
@@ -61,12 +67,15 @@ class Method(nn.Module, ABC):
         What the network puts out.
     """
 
-    Settings: ClassVar[type[Any]]  # a frozen dataclass of numbers and words
+    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass of numbers and words
     uses_target: ClassVar[bool] = True
+
+    # Settings that matter only where another one has some value.
+    needs: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
 
     @classmethod
     def defaults(cls) -> Any:
-        """The settings of its paper or official code."""
+        """The settings of its paper or official code; of AOT, those that serve every dataset."""
         return cls.Settings()
 
     def __init__(self, settings: Any, features: int, classes: int) -> None:

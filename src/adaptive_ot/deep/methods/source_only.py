@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair
 
 
 class SourceOnly(Method):
     """Cross-entropy on the source, nothing else."""
-
-    @dataclass(frozen=True)
-    class Settings:
-        """None."""
 
     uses_target = False
 

@@ -7,6 +7,7 @@ both domains and to the class probabilities of the target. The methods differ on
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -32,7 +33,7 @@ MEMORY = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class TransportSettings:
-    """Cost, marginals and solver. Numbers that the chosen forms do not ask for have no effect."""
+    """Cost, marginals and solver. Some numbers matter only in some forms: see `TransportMethod.needs`."""
 
     cost: Literal["scale-free", "published", "cross-entropy"]
     alpha: NotNegative = 0.01  # weight of the squared distance, where it is not relative
@@ -55,6 +56,16 @@ class TransportMethod(Method):
 
     Settings = TransportSettings
     settings: TransportSettings
+    needs = MappingProxyType(
+        {
+            "alpha": ("cost", ("published", "cross-entropy")),
+            "kappa": ("cost", ("scale-free",)),
+            "mass": ("marginals", ("fixed-mass",)),
+            "tau": ("marginals", ("soft-kl",)),
+            "entropy": ("solver", ("entropic",)),
+            "epsilon": ("solver", ("entropic",)),
+        }
+    )
     shares: torch.Tensor
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
@@ -69,10 +80,13 @@ class TransportMethod(Method):
         self.register_buffer("shares", torch.full((classes,), 1 / classes, dtype=torch.float64))
 
     def alignment(self, pair: Pair) -> Alignment:
+        if self.settings.rooms == "learned":
+            held = pair.target_logits.detach().double().softmax(1).mean(0)
+            self.shares = MEMORY * self.shares + (1 - MEMORY) * held
         cost = joint_cost(pair, self.settings)
-        plan = batch_plan(cost, self.source_weights(pair), self.marginals, self.solver)
+        plan, unsolved = batch_plan(cost, self.source_weights(pair), self.marginals, self.solver)
         loss = (plan * cost).sum()
-        return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum()}, plan)
+        return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum(), "unsolved": unsolved}, plan)
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
@@ -90,8 +104,6 @@ class TransportMethod(Method):
         equal = torch.full(labels.shape, 1 / len(labels), device=labels.device, dtype=torch.float64)
         if self.settings.rooms == "equal":
             return equal
-        held = pair.target_logits.detach().double().softmax(1).mean(0)
-        self.shares = MEMORY * self.shares + (1 - MEMORY) * held
         present = functional.one_hot(labels, self.classes).sum(0)
         learned = (self.shares / present.clamp_min(1))[labels]
         weights = (1 - pair.progress) * equal + pair.progress * learned
@@ -118,32 +130,38 @@ def squared_distances(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
 
 def batch_plan(
     cost: torch.Tensor, source_weights: torch.Tensor, marginals: Marginals, solver: Exact | Entropic
-) -> torch.Tensor:
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The optimal plan for a small cost, a constant, on the device of the cost; all targets weigh the same.
 
+    And 0, or 1 if the solver did not meet its tolerance, which is no reason to end a training.
     A batch is far too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
     """
     given: Any = cost.detach().double()
     weights: Any = source_weights
     if cost.is_cuda and isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1])):
-        return plan_in_one_launch(given, weights, solver).to(cost.dtype)
+        plan, unsolved = plan_in_one_launch(given, weights, solver)
+        return plan.to(cost.dtype), unsolved
     given, weights = given.cpu(), weights.cpu()
     try:
         solution = solve(given, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
     except (InvalidInput, Infeasible):
         require_finite("cost between the batches", given)
         raise
-    return solution.plan.to(cost.device, cost.dtype)
+    unsolved = torch.tensor(0.0 if solution.status.succeeded else 1.0, device=cost.device)
+    return solution.plan.to(cost.device, cost.dtype), unsolved
 
 
-def plan_in_one_launch(cost: torch.Tensor, source_weights: torch.Tensor, solver: Entropic) -> torch.Tensor:
+def plan_in_one_launch(
+    cost: torch.Tensor, source_weights: torch.Tensor, solver: Entropic
+) -> tuple[torch.Tensor, torch.Tensor]:
     """What `solve` finds for adaptive transport, without its certificate: nobody waits for a GPU."""
-    from adaptive_ot.solvers.softmin.triton import solve_batch
+    from adaptive_ot.solvers.softmin.triton import NUMBERS, solve_batch
 
     m = cost.shape[1]
     weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
     settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
-    return solve_batch(cost[None], weights, *settings)[0][0]
+    plans, found = solve_batch(cost[None], weights, *settings)
+    return plans[0], (found[0, NUMBERS.index("error")] > solver.tolerance).float()
 
 
 def _marginals(settings: TransportSettings) -> Marginals:

@@ -1,4 +1,4 @@
-"""``python -m adaptive_ot.cli`` is ``adaptive-ot``."""
+"""``python -m adaptive_ot`` is ``adaptive-ot``."""
 
 import sys
 
