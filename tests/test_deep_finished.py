@@ -178,7 +178,7 @@ def test_a_run_that_was_interrupted(finished, tmp_path):
 
 def test_a_run_without_its_network(copied):
     shutil.rmtree(copied / "checkpoints")
-    assert "must hold its network; got none. Train it again." in both(copied)
+    assert "must hold its network; got none. Train it again; a benchmark" in both(copied)
 
 
 def test_a_run_that_kept_only_an_earlier_network(finished, tmp_path):

@@ -155,7 +155,8 @@ def network_of(run: Path, found: Run, device: torch.device) -> Network:
     if found.result is None:
         raise InvalidInput(name, "must be finished", "one that is not", "Give the command that started it again.")
     if found.checkpoint is None:
-        raise InvalidInput(name, "must hold its network", "none", "Train it again.")
+        remedy = "Train it again; a benchmark keeps networks with `keep_checkpoints = true`."
+        raise InvalidInput(name, "must hold its network", "none", remedy)
     step, why = found.checkpoint.step, found.checkpoint.fallback
     if step != config.iterations:
         rule, given = f"must hold the network of its last step, {config.iterations}", f"that of step {step}"
