@@ -190,7 +190,8 @@ def test_the_plan_of_a_training_step_is_that_of_solve(entropy):
     cost, solver = random_problem(7, 5, seed=3)[0], aot.Entropic(0.1, entropy, tolerance=1e-9)
     weights = np.arange(1, 8) / 28
     given = torch.from_numpy(cost).to(DEVICE), torch.from_numpy(weights).to(DEVICE)
-    plan = transport.plan_in_one_launch(*given, solver)
+    plan, unsolved = transport.plan_in_one_launch(*given, solver)
+    assert unsolved == 0
     assert to_numpy(plan) == pytest.approx(aot.solve(cost, weights, solver=solver).plan, abs=1e-8)
 
 
@@ -199,5 +200,12 @@ def test_the_plan_of_a_training_step_that_went_wrong_ends():
     cost = torch.full((3, 4), torch.nan, dtype=torch.float64, device=DEVICE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the interpreter
-        plan = transport.plan_in_one_launch(cost, cost.new_full((3,), 1 / 3), aot.Entropic(0.1, max_iterations=5))
+        plan, _ = transport.plan_in_one_launch(cost, cost.new_full((3,), 1 / 3), aot.Entropic(0.1, max_iterations=5))
     assert plan.shape == (3, 4)
+
+
+def test_a_plan_of_a_training_step_that_misses_its_tolerance_says_so():
+    transport = pytest.importorskip("adaptive_ot.deep.methods.transport", exc_type=ImportError)
+    cost = torch.from_numpy(random_problem(7, 5, seed=3)[0]).to(DEVICE)
+    _, unsolved = transport.plan_in_one_launch(cost, cost.new_full((7,), 1 / 7), aot.Entropic(1e-3, max_iterations=2))
+    assert unsolved == 1

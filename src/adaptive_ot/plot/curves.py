@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 # Neither curves beside the accuracy nor losses.
-NOT_DRAWN = ("step", "accuracy", "mean_class_accuracy", "per_class")
+NOT_DRAWN = ("step", "accuracy", "mean_class_accuracy", "per_class", "unsolved")
 
 # What is drawn beside the accuracy.
 SHARES = {"mass": ("transported mass", GREEN, "-"), "plan_purity": ("purity of the plan (oracle)", ORANGE, ":")}

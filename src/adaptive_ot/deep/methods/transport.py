@@ -133,8 +133,8 @@ def batch_plan(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The optimal plan for a small cost, a constant, on the device of the cost; all targets weigh the same.
 
-    And 0, or 1 if the solver did not meet its tolerance, which is no reason to end a training.
-    A batch is far too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
+    With it comes 0, or 1 if the solver did not meet its tolerance, which is no reason to end a training. A batch is far
+    too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
     """
     given: Any = cost.detach().double()
     weights: Any = source_weights
