@@ -14,11 +14,11 @@ from adaptive_ot._files import check_input, trouble
 from adaptive_ot._validation import choice, describe
 from adaptive_ot.deep.fields import (
     BelowOne,
+    Checked,
     Count,
     Natural,
     NotNegative,
     Pixels,
-    checked,
     filled_in,
     kinds_of,
     refuse_unknown,
@@ -31,7 +31,7 @@ OF_METHODS, OF_PAPERS = "methods", "published"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config:
+class Config(Checked):
     """Everything that the result of a training run depends on, and where it goes.
 
     Made by `configure`, which fills in the preset of the dataset; see docs/deep.md for every field.
@@ -83,9 +83,7 @@ class Config:
     checkpoint_every: Count = 500
 
     def __post_init__(self) -> None:
-        kinds = kinds_of(Config)
-        for name, kind in kinds.items():
-            object.__setattr__(self, name, checked(name, getattr(self, name), kind))
+        super().__post_init__()
         if self.crop > self.resize:
             remedy = "Choose a smaller crop, or a larger resize."
             raise InvalidInput("crop", f"must be at most resize, {self.resize}", self.crop, remedy)
@@ -173,12 +171,12 @@ def method_named(name: Any) -> type[Method]:
 
 def _refuse_idle(method: type[Method], settings: Any, given: Mapping[str, Any]) -> None:
     """What somebody asks for has an effect."""
-    for name in given:
-        other, values = method.needs.get(name, (name, ()))
-        if values and getattr(settings, other) not in values:
-            rule = f"needs {other} {' or '.join(repr(value) for value in values)}"
-            found = f"{other} {getattr(settings, other)!r}"
-            raise InvalidInput(f"setting '{name}'", rule, found, "Leave it away: it would have no effect.")
+    for name, (other, values) in method.needs.items():
+        found = getattr(settings, other)
+        if name in given and found not in values:
+            rule = f"needs {other} {' or '.join(map(repr, values))}"
+            remedy = "Leave it away: it would have no effect."
+            raise InvalidInput(f"setting '{name}'", rule, f"{other} {found!r}", remedy)
 
 
 def _preset(dataset: str) -> dict[str, Any]:

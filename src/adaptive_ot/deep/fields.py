@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args
 from adaptive_ot._validation import LARGEST, LARGEST_INTEGER, SMALLEST, choice, describe, nearest, number, whole_number
 from adaptive_ot.errors import InvalidInput
 
-T = TypeVar("T")
+T = TypeVar("T", bound="Checked")
 
 
 class Range(NamedTuple):
@@ -54,15 +54,23 @@ def refuse_unknown(given: Mapping[str, Any], known: Collection[str], what: str) 
             raise InvalidInput(f"'{name}'", f"must be a known {what}", "an unknown name", remedy)
 
 
+class Checked:
+    """A frozen dataclass whose fields are of their kinds, however it is made."""
+
+    def __post_init__(self) -> None:
+        for name, kind in kinds_of(type(self)).items():
+            object.__setattr__(self, name, checked(name, getattr(self, name), kind))
+
+
 def restored(dataclass: type[T], record: Mapping[str, Any], run: Path, file: str) -> T:
-    """What a file in the directory of a run holds: all fields of a dataclass, each checked."""
-    kinds, name = kinds_of(dataclass), f"run '{run}'"
-    different = sorted(kinds.keys() ^ record.keys())
+    """What a file in the directory of a run holds: all fields of a dataclass."""
+    name = f"run '{run}'"
+    different = sorted(kinds_of(dataclass).keys() ^ record.keys())
     if different:
         rule, remedy = f"must hold a {file} of this version", "Train it again, or use the version that wrote it."
         raise InvalidInput(name, rule, f"another, which differs in {', '.join(different[:3])}", remedy)
     try:
-        return dataclass(**{field: checked(field, value, kinds[field]) for field, value in record.items()})
+        return dataclass(**record)
     except InvalidInput as error:
         rule, given = f"must hold a {file} that makes sense", f"{error.given} for {error.argument}"
         raise InvalidInput(name, rule, given, "Restore it, or train it again.") from None

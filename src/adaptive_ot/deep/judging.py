@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from adaptive_ot.deep.fields import Count, Natural, NotNegative, Share, restored
+from adaptive_ot.deep.fields import Checked, Count, Natural, NotNegative, Share, restored
 
 
 class Accuracy(NamedTuple):
@@ -21,7 +21,7 @@ class Accuracy(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Result:
+class Result(Checked):
     """What came of a training run; after another look at its target, with the accuracies of that.
 
     Attributes

@@ -85,14 +85,14 @@ def _hang_from_root(tree, source_weights, target_weights):
 
 
 @register_jitable
-def empty_arcs(size):
+def _empty_arcs(size):
     return Arcs(np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size))
 
 
 @register_jitable
 def slack_arcs(sources, targets):
     """They are priced like any other arc, or the answer would be wrong."""
-    arcs = empty_arcs(sources + targets)
+    arcs = _empty_arcs(sources + targets)
     _fill_slack(arcs, sources)
     return arcs
 
@@ -101,13 +101,14 @@ def slack_arcs(sources, targets):
 def _fill_slack(arcs, sources):
     root = arcs.tail.size
     for node in range(root):
-        arcs.tail[node], arcs.head[node], arcs.cost[node] = (node, root, 0.0) if node < sources else (root, node, 0.0)
+        arcs.tail[node], arcs.head[node] = (node, root) if node < sources else (root, node)
+        arcs.cost[node] = 0.0
 
 
 @register_jitable
 def with_pairs(arcs, sources, rows, columns, costs):
     """The arcs, followed by those of some pairs."""
-    longer = empty_arcs(arcs.tail.size + rows.size)
+    longer = _empty_arcs(arcs.tail.size + rows.size)
     _fill_pairs(longer, arcs, sources, rows, columns, costs)
     return longer
 

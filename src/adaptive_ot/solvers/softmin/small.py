@@ -108,7 +108,7 @@ def _climb(gamma, at, softmin, dual, goal, goal_factor, budget, tell, level, pas
 
 
 def climb(softmin: Resident, dual: _ascent.Dual, gamma: np.ndarray, *others: Any) -> _ascent.Ascent:
-    """The compiled `_ascent.climb`; it takes long enough for Ctrl-C to come, so it returns numbers (see `_jit`)."""
+    """`_ascent.climb`, compiled: the kernel fills the arrays, and returns the numbers."""
     n, m = softmin.costs.shape
     at, gamma = Balanced(np.empty(m), np.empty(n), np.empty(n), np.empty(m)), gamma.copy()
     return _ascent.Ascent(gamma, at, *_climb(gamma, at, softmin, dual, *others))
