@@ -47,9 +47,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--weights", required=True)
-    parser.add_argument("--compile", action="store_true", help="also with torch.compile")
     parser.add_argument("--methods", nargs="*", default=["no-transport", "aot", "deepjdot", "jumbot", "mpot", "dann"])
     parser.add_argument("--precisions", nargs="*", default=["bf16", "tf32"])
+    parser.add_argument("--kernels", nargs="*", default=["deterministic", "fastest"], help="or compiled")
     options = parser.parse_args()
     METHODS["no-transport"] = NoTransport
     config = configure(
@@ -65,9 +65,15 @@ def main() -> None:
     )
     device = pick_device("auto")
     stores = open_stores(config, device, lambda what: None)
+    record = {
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "command": f"python benchmarks/deep_speed.py {' '.join(sys.argv[1:])}",
+        "images": "62 + 62",
+    }
     results = []
     for precision in options.precisions:
-        for kernels in ("deterministic", "fastest", "compiled")[: 3 if options.compile else 2]:
+        for kernels in options.kernels:
             kinds = {"deterministic": kernels == "deterministic", "compile": kernels == "compiled"}
             flags = {"precision": precision, **kinds}
             steps = {"bare": bare_step(replace(config, **flags), stores, device)}
@@ -78,14 +84,7 @@ def main() -> None:
             for name, value in milliseconds.items():
                 results.append({"precision": precision, "kernels": kernels, "step": name, "milliseconds": value})
                 print(f"{precision:5s} {kernels:14s} {name:14s} {value:7.2f} ms", flush=True)
-    record = {
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
-        "torch": torch.__version__,
-        "command": f"python benchmarks/deep_speed.py {' '.join(sys.argv[1:])}",
-        "images": "62 + 62",
-        "results": results,
-    }
-    RESULT.write_text(json.dumps(record, indent=2) + "\n")
+            RESULT.write_text(json.dumps({**record, "results": results}, indent=2) + "\n")
 
 
 def bare_step(config: Config, stores: tuple[Store, Store], device: torch.device) -> Callable[[], object]:

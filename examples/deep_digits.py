@@ -1,8 +1,8 @@
 """Train a small network on digits in plain print, for digits on dirty paper, of which half of the classes are missing.
 
 The labels of the target are only used to judge. Where everything is matched, digits that are missing in the target are
-matched with others; adaptive transport moves about as much as there is in common. With rooms that are learned, the
-classes in common send what the others leave.
+matched with others; adaptive transport leaves them. With equal rooms a class of the source sends no more than its share
+of the source; by default, as much as there seems to be of it in the target.
 
     python examples/deep_digits.py
 """
@@ -41,8 +41,8 @@ def main() -> None:
     methods = {
         "not adapted": ("source-only", {}),
         "everything matched": ("aot", {"marginals": "equal"}),
+        "equal rooms": ("aot", {"rooms": "equal"}),
         "adaptive": ("aot", {}),
-        "with rooms": ("aot", {"rooms": "learned"}),
     }
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "print.npz"

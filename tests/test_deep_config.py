@@ -54,6 +54,7 @@ def test_constants_of_the_paper(dataset, batch, iterations, beta, epsilon):
     config = configured(dataset=dataset, published=True)
     assert (config.batch, config.iterations) == (batch, iterations)
     assert config.settings["cost"] == "published"
+    assert config.settings["rooms"] == "equal"
     assert [config.settings[name] for name in ("alpha", "beta", "epsilon")] == [0.01, beta, epsilon]
     recipe = {
         **{"learning_rate": 0.001, "learning_rate_decay": 0.001, "learning_rate_power": 0.75, "head_factor": 10.0},
@@ -325,6 +326,7 @@ def test_settings_that_are_wrong(method, wrong):
     ("method", "idle", "rule"),
     [
         ("aot", {"alpha": 100}, "setting 'alpha' needs cost 'published' or 'cross-entropy'; got cost 'scale-free'"),
+        ("aot", {"marginals": "equal", "rooms": "grown"}, "setting 'rooms' needs marginals 'at-most'; got marginals 'equal'"),
         ("aot", {"cost": "published", "kappa": 1}, "setting 'kappa' needs cost 'scale-free'; got cost 'published'"),
         ("aot", {"mass": 0.5}, "setting 'mass' needs marginals 'fixed-mass'; got marginals 'at-most'"),
         ("mpot", {"tau": 0.5}, "setting 'tau' needs marginals 'soft-kl'; got marginals 'fixed-mass'"),

@@ -116,11 +116,11 @@ def test_squared_distances_in_single_precision() -> None:
 
 @pytest.mark.parametrize("factor", [10.0, 1e-4, 1e6])
 def test_the_scale_free_cost_is_free_of_scale(factor: float) -> None:
-    pair, method = make_pair(), make_method("aot")
+    pair = make_pair()
     scaled = pair._replace(
         source_features=factor * pair.source_features.detach(), target_features=factor * pair.target_features.detach()
     )
-    one, other = method.alignment(pair), method.alignment(scaled)
+    one, other = make_method("aot").alignment(pair), make_method("aot").alignment(scaled)
     assert one.plan is not None
     assert other.plan is not None
     torch.testing.assert_close(other.plan, one.plan, rtol=1e-5, atol=1e-7)
@@ -147,7 +147,7 @@ def test_all_points_equal(form: str) -> None:
 
 
 MODELS = {
-    "aot": (aot.AtMost(), aot.Entropic(2 / CLASSES, "augmented", 1e-10)),
+    "aot": (aot.AtMost(), aot.Entropic(1.5 / CLASSES, "augmented", 1e-10)),
     "deepjdot": (aot.Equal(), aot.Exact()),
     "jumbot": (aot.SoftKL(0.5), aot.Entropic(0.01, tolerance=1e-10)),
     "mpot": (aot.FixedMass(0.5), aot.Exact()),
@@ -157,8 +157,8 @@ MODELS = {
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("seed", range(3))
 def test_plans_are_those_of_the_solvers(name: str, seed: int) -> None:
-    """Cost and marginals as the papers have them, weights 1/n and 1/m."""
-    pair, (marginals, solver) = make_pair(seed=seed), MODELS[name]
+    """Cost and marginals as the papers have them, weights 1/n and 1/m in the first step."""
+    pair, (marginals, solver) = make_pair(seed=seed)._replace(progress=0.0), MODELS[name]
     if name == "aot":
         cost = cost_by_loops(pair, "scale-free", alpha=0.0, beta=1.0, kappa=0.5)
     else:
@@ -237,7 +237,7 @@ def test_entropic_plans_approach_the_exact_one(entropy: Any) -> None:
 @pytest.mark.parametrize(("cost", "expected"), [("scale-free", 0.2), ("published", 0.6), ("cross-entropy", 0.6)])
 def test_entropy_is_relative_to_the_chance_of_a_class_in_one_cost(cost: Any, expected: float) -> None:
     assert CLASSES == 3
-    pair, method = make_pair(), make_method("aot", cost=cost, epsilon=0.6)
+    pair, method = make_pair(), make_method("aot", cost=cost, epsilon=0.6, rooms="equal")
     found = method.alignment(pair).plan
     costs = joint_cost(pair, method.settings).detach().numpy()
     by_hand = aot.solve(costs, solver=aot.Entropic(expected, tolerance=1e-9)).plan
@@ -306,21 +306,28 @@ def test_numbers_that_are_none_are_refused(name: str, wrong: float) -> None:
 # Rooms: what the classes of a source batch may send
 
 
-def test_rooms_are_equal_at_first_and_those_of_the_target_in_the_end():
-    pair, method = make_pair(sure=100.0), make_method("aot", rooms="learned")
+def test_rooms_are_equal_at_first_and_grow_with_what_the_target_has():
+    pair, method = make_pair(sure=100.0), make_method("aot")
     skewed = pair._replace(target_logits=pair.target_logits[[0, 0, 0, 0, 0, 0, 1, 1, 3]])  # 7 of class 0, 2 of class 1
     assert method.source_weights(skewed._replace(progress=0.0)).tolist() == pytest.approx([1 / 12] * 12, rel=1e-12)
     for _ in range(300):
         method.alignment(skewed._replace(progress=1.0))
     weights = method.source_weights(skewed._replace(progress=1.0))
     by_class = torch.zeros(CLASSES, dtype=torch.float64).index_add(0, pair.source_labels, weights)
-    assert by_class.tolist() == pytest.approx([7 / 9, 2 / 9, 0.0], abs=1e-6)
+    assert by_class.tolist() == pytest.approx([7 / 9, 1 / 3, 1 / 3], abs=1e-6)  # none gets less
     half = method.source_weights(skewed._replace(progress=0.5))
     assert half.tolist() == pytest.approx(((weights + 1 / 12) / 2).tolist(), abs=1e-6)
 
 
+@pytest.mark.parametrize("marginals", ["equal", "fixed-mass", "soft-kl"])
+def test_rooms_stay_equal_where_sums_are_not_bounds(marginals):
+    pair, method = make_pair()._replace(progress=1.0), make_method("aot", marginals=marginals)
+    method.alignment(pair)
+    assert method.source_weights(pair).tolist() == pytest.approx([1 / 12] * 12, rel=1e-12)
+
+
 def test_a_look_changes_nothing():
-    pair, method = make_pair()._replace(progress=1.0), make_method("aot", rooms="learned")
+    pair, method = make_pair()._replace(progress=1.0), make_method("aot")
     method.alignment(pair)
     before = method.shares.clone()
     assert method.match(pair).value == method.match(pair).value
@@ -336,7 +343,7 @@ def test_plans_that_miss_their_tolerance_are_counted(name):
 
 
 def test_shares_forget_with_every_step():
-    pair, method = make_pair(), make_method("aot", rooms="learned")
+    pair, method = make_pair(), make_method("aot")
     held = pair.target_logits.detach().softmax(1).mean(0)
     expected = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
     for _ in range(5):
@@ -347,22 +354,19 @@ def test_shares_forget_with_every_step():
     assert "shares" in method.state_dict()  # so a resumed run has them
 
 
-@pytest.mark.parametrize("marginals", ["at-most", "equal", "fixed-mass"])
-def test_no_class_sends_more_than_its_room(marginals):
-    pair = make_pair()._replace(progress=0.9)
-    method = make_method("aot", rooms="learned", marginals=marginals)
+def test_no_class_sends_more_than_its_room():
+    pair, method = make_pair()._replace(progress=0.9), make_method("aot")
     for _ in range(20):
         method.alignment(pair)
     plan = method.alignment(pair).plan
     assert plan is not None
-    weights = 0.1 / 12 + 0.9 * (method.shares / 4)[pair.source_labels]
-    assert (plan.sum(1) <= weights + 1e-6).all()
-    if marginals == "equal":
-        assert plan.sum(1).tolist() == pytest.approx(weights.tolist(), abs=1e-5)
+    needed = (method.shares / 4)[pair.source_labels]
+    assert (plan.sum(1) <= 1 / 12 + 0.9 * (needed - 1 / 12).clamp_min(0) + 1e-6).all()
+    assert (plan.sum(0) <= 1 / 9 + 1e-6).all()
 
 
 def test_rooms_of_classes_that_are_not_in_the_batch():
-    pair, method = make_pair(n=2, m=4), make_method("deepjdot", rooms="learned")
-    plan = method.alignment(pair._replace(progress=1.0)).plan
-    assert plan is not None
-    assert plan.sum().item() == pytest.approx(1.0)
+    """They are nowhere, and the others keep theirs."""
+    pair, method = make_pair(n=2, m=4), make_method("aot")
+    assert (method.source_weights(pair._replace(progress=1.0)) >= 0.5).all()
+    assert method.alignment(pair._replace(progress=1.0)).plan is not None

@@ -27,7 +27,7 @@ from adaptive_ot.report.thumbnails import thumbnails
 # Numbers of a line that make no curve.
 NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
 
-ROOMS = "Sources do not weigh the same: classes of the source weigh what they seem to weigh in the target."
+ROOMS = "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 

@@ -48,7 +48,7 @@ class TransportSettings:
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of the chance to guess a class, 1 / classes
 
-    rooms: Literal["equal", "learned"] = "equal"  # what the classes of a source batch may send, see `source_weights`
+    rooms: Literal["equal", "grown"] = "equal"  # what the classes of a source batch may send, with "at-most"
 
 
 class TransportMethod(Method):
@@ -64,6 +64,7 @@ class TransportMethod(Method):
             "tau": ("marginals", ("soft-kl",)),
             "entropy": ("solver", ("entropic",)),
             "epsilon": ("solver", ("entropic",)),
+            "rooms": ("marginals", ("at-most",)),
         }
     )
     shares: torch.Tensor
@@ -76,11 +77,12 @@ class TransportMethod(Method):
             Exact() if settings.solver == "exact" else Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
         check_combination(self.marginals, self.solver)
+        self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
         # Of the classes, as they seem to be in the target.
         self.register_buffer("shares", torch.full((classes,), 1 / classes, dtype=torch.float64))
 
     def alignment(self, pair: Pair) -> Alignment:
-        if self.settings.rooms == "learned":
+        if self.grows:
             held = pair.target_logits.detach().double().softmax(1).mean(0)
             self.shares = MEMORY * self.shares + (1 - MEMORY) * held
         cost = joint_cost(pair, self.settings)
@@ -95,19 +97,19 @@ class TransportMethod(Method):
         return solve(cost.numpy(), weights.numpy(), **options)
 
     def source_weights(self, pair: Pair) -> torch.Tensor:
-        """Equal; or, more and more as the run goes on, such that a class weighs what it seems to weigh in the target.
+        """Equal; or, as the run goes on, more for a class that seems to weigh more in the target.
 
         A source batch has as many samples of every class, and the target may not. A class that is frequent there is
-        soon full, and what is left of it drawn to others, perhaps to classes that the target does not have at all.
+        soon full, and what is left of it drawn to others, perhaps to classes that the target does not have at all. No
+        class gets less, however rare it seems: the network may not know it yet, and room need not be used.
         """
         labels = pair.source_labels
         equal = torch.full(labels.shape, 1 / len(labels), device=labels.device, dtype=torch.float64)
-        if self.settings.rooms == "equal":
+        if not self.grows:
             return equal
         present = functional.one_hot(labels, self.classes).sum(0)
-        learned = (self.shares / present.clamp_min(1))[labels]
-        weights = (1 - pair.progress) * equal + pair.progress * learned
-        return weights / weights.sum()
+        needed = (self.shares / present.clamp_min(1))[labels]
+        return equal + pair.progress * (needed - equal).clamp_min(0)
 
 
 def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
