@@ -326,7 +326,7 @@ def test_settings_that_are_wrong(method, wrong):
     ("method", "idle", "rule"),
     [
         ("aot", {"alpha": 100}, "setting 'alpha' needs cost 'published' or 'cross-entropy'; got cost 'scale-free'"),
-        ("aot", {"marginals": "equal", "rooms": "grown"}, "setting 'rooms' needs marginals 'at-most'; got marginals 'equal'"),
+        ("aot", {"marginals": "soft-kl", "rooms": "grown"}, "setting 'rooms' needs marginals 'at-most'"),
         ("aot", {"cost": "published", "kappa": 1}, "setting 'kappa' needs cost 'scale-free'; got cost 'published'"),
         ("aot", {"mass": 0.5}, "setting 'mass' needs marginals 'fixed-mass'; got marginals 'at-most'"),
         ("mpot", {"tau": 0.5}, "setting 'tau' needs marginals 'soft-kl'; got marginals 'fixed-mass'"),
