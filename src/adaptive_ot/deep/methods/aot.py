@@ -4,11 +4,14 @@
 with constants for every dataset (`published` in the presets). The default is its scale-free form, in which distances
 count relative to their median, and the entropy relative to the chance to guess a class, so that one setting serves
 every network and dataset. Less entropy trusts early guesses too much where classes are few, more mixes them up where
-classes are many. What a source may send is an upper bound, which may be larger for classes that are frequent in the
+classes are many. The loss counts little at first (`ramp`): guesses of a network that does not know the target yet could
+feed themselves. What a source may send is an upper bound, which may be larger for classes that are frequent in the
 target (`rooms`); in the paper all bounds are equal.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
 
@@ -18,4 +21,5 @@ class AOT(TransportMethod):
 
     @classmethod
     def defaults(cls) -> TransportSettings:
-        return TransportSettings(cost="scale-free", marginals="at-most", solver="entropic", epsilon=1.5, rooms="grown")
+        form = TransportSettings(cost="scale-free", marginals="at-most", solver="entropic")
+        return replace(form, beta=2.0, epsilon=1.5, ramp=True, rooms="grown")

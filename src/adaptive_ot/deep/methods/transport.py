@@ -14,6 +14,7 @@ import torch
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import NotNegative, Positive, Share
+from adaptive_ot.deep.methods.adversarial import ramp
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
@@ -38,7 +39,7 @@ class TransportSettings:
     cost: Literal["scale-free", "published", "cross-entropy"]
     alpha: NotNegative = 0.01  # weight of the squared distance, where it is not relative
     kappa: NotNegative = 0.5  # weight of the squared distance relative to its median ("scale-free")
-    beta: NotNegative = 1.0  # weight of the classes
+    beta: NotNegative = 1.0  # weight of the classes; with "scale-free", of everything
 
     marginals: Literal["at-most", "equal", "fixed-mass", "soft-kl"]
     mass: Share = 0.75  # of 1, with "fixed-mass"
@@ -46,8 +47,9 @@ class TransportSettings:
 
     solver: Literal["exact", "entropic"]
     entropy: Literal["augmented", "product", "counting"] = "augmented"
-    epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of the chance to guess a class, 1 / classes
+    epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of beta times the chance to guess a class
 
+    ramp: bool = False  # whether the loss counts little at first, as with the adversarial methods
     rooms: Literal["equal", "grown"] = "equal"  # what the classes of a source batch may send, with "at-most"
 
 
@@ -72,23 +74,24 @@ class TransportMethod(Method):
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
         self.marginals = _marginals(settings)
-        epsilon = settings.epsilon / classes if settings.cost == "scale-free" else settings.epsilon
+        unit = (settings.beta or 1.0) / classes if settings.cost == "scale-free" else 1.0
+        epsilon = unit * settings.epsilon
         self.solver = (
             Exact() if settings.solver == "exact" else Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
         check_combination(self.marginals, self.solver)
         self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
-        # Of the classes, as they seem to be in the target.
+        # Of the classes in the target, as far as they need room.
         self.register_buffer("shares", torch.full((classes,), 1 / classes, dtype=torch.float64))
 
     def alignment(self, pair: Pair) -> Alignment:
+        cost, weights = joint_cost(pair, self.settings), self.source_weights(pair)
+        plan, unsolved = batch_plan(cost, weights, self.marginals, self.solver)
         if self.grows:
-            held = pair.target_logits.detach().double().softmax(1).mean(0)
-            self.shares = MEMORY * self.shares + (1 - MEMORY) * held
-        cost = joint_cost(pair, self.settings)
-        plan, unsolved = batch_plan(cost, self.source_weights(pair), self.marginals, self.solver)
-        loss = (plan * cost).sum()
-        return Alignment(loss, {"transport": loss.detach(), "mass": plan.sum(), "unsolved": unsolved}, plan)
+            self._remember(pair, plan.double().sum(1), weights)
+        transport = (plan * cost).sum()
+        loss = ramp(pair.progress) * transport if self.settings.ramp else transport
+        return Alignment(loss, {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}, plan)
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
@@ -110,6 +113,16 @@ class TransportMethod(Method):
         present = functional.one_hot(labels, self.classes).sum(0)
         needed = (self.shares / present.clamp_min(1))[labels]
         return equal + pair.progress * (needed - equal).clamp_min(0)
+
+    def _remember(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
+        """The room that classes need: what the target seems to have of them, times how full their room is.
+
+        Guesses alone would feed themselves: a class that is guessed too often would get more room, and so more guesses.
+        """
+        members = functional.one_hot(pair.source_labels, self.classes).double()
+        rooms, held = weights @ members, pair.target_logits.detach().double().softmax(1).mean(0)
+        needed = torch.where(rooms > 0, held * (sent @ members) / rooms, self.shares)  # as it was, if not in the batch
+        self.shares = MEMORY * self.shares + (1 - MEMORY) * needed
 
 
 def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
