@@ -143,6 +143,22 @@ def test_all_points_equal(form: str) -> None:
         assert each.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("far", [1.0, 3.0, 1e4])
+def test_nearly_all_points_equal(far: float) -> None:
+    """Most pairs coincide, and so their median says nothing of the scale."""
+    pair = make_pair(dtype=torch.float32)
+    z = torch.ones(9, FEATURES)
+    z[4, 2] += far
+    same = pair._replace(source_features=torch.ones(12, FEATURES).requires_grad_(), target_features=z.requires_grad_())
+    alignment = make_method("aot").alignment(same)
+    alignment.loss.backward()
+    assert alignment.loss.isfinite()
+    assert alignment.terms["unsolved"] == 0
+    for each in (same.source_features, same.target_features, same.target_logits):
+        assert each.grad is not None
+        assert each.grad.isfinite().all()
+
+
 # Plans
 
 
@@ -361,9 +377,9 @@ def test_rooms_stay_equal_where_sums_are_not_bounds(marginals):
 def test_a_look_changes_nothing():
     pair, method = make_pair()._replace(progress=1.0), make_method("aot")
     method.alignment(pair)
-    before = method.shares.clone()
+    before = method.demand.clone()
     assert method.match(pair).value == method.match(pair).value
-    torch.testing.assert_close(method.shares, before, rtol=0, atol=0)
+    torch.testing.assert_close(method.demand, before, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -374,7 +390,7 @@ def test_plans_that_miss_their_tolerance_are_counted(name):
     assert make_method(name, solver="entropic", epsilon=1e-30).alignment(pair).terms["unsolved"] == 1
 
 
-def test_shares_forget_with_every_step():
+def test_demand_forgets_with_every_step():
     pair, method = make_pair(), make_method("aot")
     held = pair.target_logits.detach().softmax(1).mean(0)
     expected = torch.full((CLASSES,), 1 / CLASSES, dtype=torch.float64)
@@ -383,9 +399,17 @@ def test_shares_forget_with_every_step():
         plan = method.alignment(pair).plan
         assert plan is not None
         expected = 0.95 * expected + 0.05 * held * by_class(plan.sum(1), pair) / rooms
-        torch.testing.assert_close(method.shares, expected, rtol=1e-12, atol=0)
-    assert not method.shares.requires_grad
-    assert "shares" in method.state_dict()  # so a resumed run has them
+        torch.testing.assert_close(method.demand, expected, rtol=1e-12, atol=0)
+    assert not method.demand.requires_grad
+    assert "demand" in method.state_dict()  # so a resumed run has them
+
+
+@pytest.mark.parametrize("marginals", ["at-most", "equal", "fixed-mass", "soft-kl"])
+def test_beta_weighs_the_loss_of_the_scale_free_cost_and_changes_no_plan(marginals):
+    pair = make_pair()
+    once, twice = (make_method("aot", marginals=marginals, beta=beta).alignment(pair) for beta in (1.0, 2.0))
+    torch.testing.assert_close(twice.plan, once.plan, rtol=1e-4, atol=1e-6)
+    assert twice.loss.item() == pytest.approx(2 * once.loss.item(), rel=1e-4)
 
 
 def test_no_class_sends_more_than_its_room():
@@ -394,7 +418,7 @@ def test_no_class_sends_more_than_its_room():
         method.alignment(pair)
     plan = method.alignment(pair).plan
     assert plan is not None
-    needed = (method.shares / 4)[pair.source_labels]
+    needed = (method.demand / 4)[pair.source_labels]
     assert (plan.sum(1) <= 1 / 12 + 0.9 * (needed - 1 / 12).clamp_min(0) + 1e-6).all()
     assert (plan.sum(0) <= 1 / 9 + 1e-6).all()
 
@@ -404,4 +428,4 @@ def test_rooms_of_classes_that_are_not_in_the_batch():
     pair, method = make_pair(n=2, m=4), make_method("aot")
     assert (method.source_weights(pair._replace(progress=1.0)) >= 0.5).all()
     assert method.alignment(pair._replace(progress=1.0)).plan is not None
-    assert method.shares[2] == pytest.approx(1 / 3, rel=1e-12)
+    assert method.demand[2] == pytest.approx(1 / 3, rel=1e-12)

@@ -2,11 +2,11 @@
 
 "Partial Distribution Alignment via Adaptive Optimal Transport". The published cost is alpha |x - z|^2 - beta <p, q>
 with constants for every dataset (`published` in the presets). The default is its scale-free form, in which distances
-count relative to their median, and the entropy relative to the chance to guess a class, so that one setting serves
+count relative to their median, and the entropy relative to the chance to guess a class, so that one setting can serve
 every network and dataset. Less entropy trusts early guesses too much where classes are few, more mixes them up where
 classes are many. The loss counts little at first (`ramp`): guesses of a network that does not know the target yet could
 feed themselves. What a source may send is an upper bound, which may be larger for classes that are frequent in the
-target (`rooms`); in the paper all bounds are equal.
+target and full (`rooms`); in the paper all bounds are equal.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from adaptive_ot.solvers.exact import Exact
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 2000
 
-# How much of the shares of the classes is left after a step.
+# How much of the demand for room is left after a step.
 MEMORY = 0.95
 
 
@@ -39,11 +39,11 @@ class TransportSettings:
     cost: Literal["scale-free", "published", "cross-entropy"]
     alpha: NotNegative = 0.01  # weight of the squared distance, where it is not relative
     kappa: NotNegative = 0.5  # weight of the squared distance relative to its median ("scale-free")
-    beta: NotNegative = 1.0  # weight of the classes; with "scale-free", of everything
+    beta: NotNegative = 1.0  # weight of the classes; with "scale-free", of the loss, whatever the plan
 
     marginals: Literal["at-most", "equal", "fixed-mass", "soft-kl"]
     mass: Share = 0.75  # of 1, with "fixed-mass"
-    tau: Positive = 0.5  # price of divergence, with "soft-kl"
+    tau: Positive = 0.5  # price of divergence, with "soft-kl"; with "scale-free" in units of beta
 
     solver: Literal["exact", "entropic"]
     entropy: Literal["augmented", "product", "counting"] = "augmented"
@@ -69,20 +69,22 @@ class TransportMethod(Method):
             "rooms": ("marginals", ("at-most",)),
         }
     )
-    shares: torch.Tensor
+    demand: torch.Tensor
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        self.marginals = _marginals(settings)
-        unit = (settings.beta or 1.0) / classes if settings.cost == "scale-free" else 1.0
-        epsilon = unit * settings.epsilon
+        # In units of its weight, the scale-free cost has the same plans with any; without weight, all are as good.
+        scale_free = settings.cost == "scale-free"
+        unit = (settings.beta or 1.0) if scale_free else 1.0
+        epsilon = settings.epsilon * unit / (classes if scale_free else 1)
+        self.marginals = _marginals(settings, unit)
         self.solver = (
             Exact() if settings.solver == "exact" else Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
         check_combination(self.marginals, self.solver)
         self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
-        # Of the classes in the target, as far as they need room.
-        self.register_buffer("shares", torch.full((classes,), 1 / classes, dtype=torch.float64))
+        # The room that each class needs, as it seems; 1 is all that the target weighs.
+        self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
 
     def alignment(self, pair: Pair) -> Alignment:
         cost, weights = joint_cost(pair, self.settings), self.source_weights(pair)
@@ -100,7 +102,7 @@ class TransportMethod(Method):
         return solve(cost.numpy(), weights.numpy(), **options)
 
     def source_weights(self, pair: Pair) -> torch.Tensor:
-        """Equal; or, as the run goes on, more for a class that seems to weigh more in the target.
+        """Equal; or, as the run goes on, more for a class that seems to need it.
 
         A source batch has as many samples of every class, and the target may not. A class that is frequent there is
         soon full, and what is left of it drawn to others, perhaps to classes that the target does not have at all. No
@@ -111,7 +113,7 @@ class TransportMethod(Method):
         if not self.grows:
             return equal
         present = functional.one_hot(labels, self.classes).sum(0)
-        needed = (self.shares / present.clamp_min(1))[labels]
+        needed = (self.demand / present.clamp_min(1))[labels]
         return equal + pair.progress * (needed - equal).clamp_min(0)
 
     def _remember(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
@@ -121,8 +123,8 @@ class TransportMethod(Method):
         """
         members = functional.one_hot(pair.source_labels, self.classes).double()
         rooms, held = weights @ members, pair.target_logits.detach().double().softmax(1).mean(0)
-        needed = torch.where(rooms > 0, held * (sent @ members) / rooms, self.shares)  # as it was, if not in the batch
-        self.shares = MEMORY * self.shares + (1 - MEMORY) * needed
+        needed = torch.where(rooms > 0, held * (sent @ members) / rooms, self.demand)  # as it was, if not in the batch
+        self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
 
 
 def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
@@ -134,8 +136,13 @@ def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
     agreement = classes @ pair.target_logits.softmax(1).T
     if settings.cost == "published":
         return settings.alpha * squares - settings.beta * agreement
-    typical = squares.detach().median().clamp_min(torch.finfo(squares.dtype).tiny)
-    return settings.beta * (settings.kappa * squares / typical - agreement)
+    return settings.beta * (settings.kappa * squares / _typical(squares.detach()) - agreement)
+
+
+def _typical(squares: torch.Tensor) -> torch.Tensor:
+    """The median, or the mean where most points coincide."""
+    median = squares.median()
+    return torch.where(median > 0, median, squares.mean()).clamp_min(torch.finfo(squares.dtype).tiny)
 
 
 def squared_distances(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -176,10 +183,10 @@ def plan_in_one_launch(
     weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
     settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
     plans, found = solve_batch(cost[None], weights, *settings)
-    return plans[0], (found[0, NUMBERS.index("error")] > solver.tolerance).float()
+    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # nor is what is not a number
 
 
-def _marginals(settings: TransportSettings) -> Marginals:
+def _marginals(settings: TransportSettings, unit: float) -> Marginals:
     match settings.marginals:
         case "at-most":
             return AtMost()
@@ -188,4 +195,4 @@ def _marginals(settings: TransportSettings) -> Marginals:
         case "fixed-mass":
             return FixedMass(settings.mass)
         case "soft-kl":
-            return SoftKL(settings.tau)
+            return SoftKL(unit * settings.tau)
