@@ -322,6 +322,12 @@ def test_settings_that_are_wrong(method, wrong):
         configured(method=method, settings=wrong)
 
 
+def test_settings_that_no_solver_solves():
+    rule = "setting 'solver' must be 'entropic' with marginals 'soft-kl'; got 'exact'. Change one of them."
+    with pytest.raises(InvalidInput, match=f"^{re.escape(rule)}$"):
+        configured(method="aot", settings={"marginals": "soft-kl", "solver": "exact"})
+
+
 @pytest.mark.parametrize(
     ("method", "idle", "rule"),
     [

@@ -70,7 +70,7 @@ def solve(
     check.instance("solver", solver, Exact, Entropic)
     check.function("progress", progress)
     marginals = as_marginals(marginals)
-    check_combination(marginals, solver)
+    _check_combination(marginals, solver)
     if is_batch(cost):
         batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
         failed = [b for b, status in enumerate(batch.status) if not status.succeeded]
@@ -86,7 +86,7 @@ def solve(
     return solution
 
 
-def check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
+def _check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
     """Refuse models that a solver cannot solve."""
     if isinstance(marginals, ChiSquareBall) and isinstance(solver, Entropic):
         raise InvalidInput(

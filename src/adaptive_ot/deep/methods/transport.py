@@ -19,7 +19,7 @@ from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_fin
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solution import Solution
-from adaptive_ot.solve import check_combination, solve
+from adaptive_ot.solve import solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.entropic_batch import fits_one_program
 from adaptive_ot.solvers.exact import Exact
@@ -73,6 +73,9 @@ class TransportMethod(Method):
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
+        if settings.marginals == "soft-kl" and settings.solver == "exact":
+            rule, remedy = "must be 'entropic' with marginals 'soft-kl'", "Change one of them."
+            raise InvalidInput("setting 'solver'", rule, "'exact'", remedy)
         # In units of its weight, the scale-free cost has the same plans with any; without weight, all are as good.
         scale_free = settings.cost == "scale-free"
         unit = (settings.beta or 1.0) if scale_free else 1.0
@@ -81,7 +84,6 @@ class TransportMethod(Method):
         self.solver = (
             Exact() if settings.solver == "exact" else Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
         )
-        check_combination(self.marginals, self.solver)
         self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
         # The room that each class needs, as it seems; 1 is all that the target weighs.
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
