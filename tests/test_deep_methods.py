@@ -12,11 +12,12 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_ot.deep.methods import METHODS, Method, Pair
-from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
+from adaptive_ot.deep.methods.adversarial import Discriminator, reverse, tell_apart
 from adaptive_ot.deep.methods.alda import ALDA, confusion_matrices
 from adaptive_ot.deep.methods.caco import CaCo
 from adaptive_ot.deep.methods.cdan import CDAN
 from adaptive_ot.deep.methods.dann import DANN
+from adaptive_ot.deep.methods.method import ramp
 from adaptive_ot.deep.methods.rot import ROT, weights_of_highest_mean
 
 NAMES = ["dann", "cdan", "alda", "rot", "caco"]

@@ -2,13 +2,12 @@
 
 One optimiser serves both sides. The discriminator's loss goes backwards as it is through the discriminator, and with
 its sign reversed into the features: Ganin et al. 2016, "Domain-Adversarial Training of Neural Networks".
-The discriminator, its initialisation and the ramp are those of thuml/CDAN (pytorch/network.py), from which most later
-work has its figures; there the ramp ends after 10,000 iterations, here with the run.
+The discriminator and its initialisation are those of thuml/CDAN (pytorch/network.py), from which most later work has
+its figures.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import torch
@@ -17,15 +16,6 @@ from torch.nn import functional
 
 HIDDEN = 1024
 DROPOUT = 0.5
-
-
-def ramp(progress: float) -> float:
-    """From 0 to 1 as the run goes on: a discriminator that knows nothing yet should not bend the features.
-
-    >>> [round(ramp(progress), 2) for progress in (0.0, 0.1, 0.5, 1.0)]
-    [0.0, 0.46, 0.99, 1.0]
-    """
-    return 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0
 
 
 class _Reversal(torch.autograd.Function):

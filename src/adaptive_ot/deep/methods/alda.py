@@ -19,8 +19,8 @@ import torch
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import NotNegative, Share
-from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.adversarial import Discriminator, reverse
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp
 
 
 class ALDA(Method):

@@ -11,8 +11,6 @@ target and full (`rooms`); in the paper all bounds are equal.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
 
 
@@ -21,5 +19,6 @@ class AOT(TransportMethod):
 
     @classmethod
     def defaults(cls) -> TransportSettings:
-        form = TransportSettings(cost="scale-free", marginals="at-most", solver="entropic")
-        return replace(form, beta=2.0, epsilon=1.5, ramp=True, rooms="grown")
+        return TransportSettings(
+            cost="scale-free", beta=2.0, marginals="at-most", solver="entropic", epsilon=1.5, ramp=True, rooms="grown"
+        )

@@ -24,8 +24,7 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import BelowOne, Count, NotNegative, Positive, Share
-from adaptive_ot.deep.methods.adversarial import ramp
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp
 
 
 class CaCo(Method):

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import torch
 
 from adaptive_ot.deep.fields import Count, Natural, NotNegative
-from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.adversarial import Discriminator, reverse, tell_apart
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp
 
 
 class CDAN(Method):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from adaptive_ot.deep.fields import NotNegative
-from adaptive_ot.deep.methods.adversarial import Discriminator, ramp, reverse, tell_apart
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair
+from adaptive_ot.deep.methods.adversarial import Discriminator, reverse, tell_apart
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp
 
 
 class DANN(Method):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -37,6 +38,17 @@ class Alignment(NamedTuple):
     loss: torch.Tensor
     terms: dict[str, torch.Tensor]  # numbers to log, detached
     plan: torch.Tensor | None = None  # who was matched with whom, if the method knows
+
+
+def ramp(progress: float) -> float:
+    """From 0 to 1 as the run goes on: what knows nothing yet should not bend the features.
+
+    As in thuml/CDAN (pytorch/network.py); there it ends after 10,000 iterations, here with the run.
+
+    >>> [round(ramp(progress), 2) for progress in (0.0, 0.1, 0.5, 1.0)]
+    [0.0, 0.46, 0.99, 1.0]
+    """
+    return 2.0 / (1.0 + math.exp(-10.0 * progress)) - 1.0
 
 
 def diverged(what: str, given: str) -> InvalidInput:

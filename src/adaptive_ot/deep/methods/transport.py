@@ -14,8 +14,7 @@ import torch
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import NotNegative, Positive, Share
-from adaptive_ot.deep.methods.adversarial import ramp
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp, require_finite
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solution import Solution
