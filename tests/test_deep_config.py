@@ -263,7 +263,7 @@ LIMITS: dict[str, dict[str, tuple[Any, ...]]] = {
     **{
         name: {
             **{"alpha": (-1e-9,), "kappa": (-1e-9,), "beta": (-1e-9,), "mass": (-1e-9, 1 + 1e-9)},
-            **{"tau": (0.0, -1.0), "epsilon": (0.0, -1.0)},
+            **{"tau": (0.0, -1.0), "epsilon": (0.0, -1.0), "neighbours": (-1, 701)},
         }
         for name in ("aot", "deepjdot", "jumbot", "mpot")
     },
@@ -285,6 +285,7 @@ SETTINGS: list[tuple[str, dict[str, Any]]] = [
     ("cdan", {"entropy_conditioning": 1}),
     ("cdan", {"projections": True}),
     ("caco", {"keys": 1.5}),
+    ("aot", {"neighbours": 1.5}),
 ]
 
 
@@ -305,7 +306,8 @@ def test_every_number_of_every_method_has_its_limits():
         ("mpot", {"mass": 0}),
         ("cdan", {"largest_product": 0, "projections": 1}),
         ("rot", {"rho": 0, "strength": 0}),
-        ("aot", {"beta": 0, "kappa": 0}),
+        ("aot", {"beta": 0, "kappa": 0, "neighbours": 700}),
+        ("aot", {"neighbours": 0}),
         ("deepjdot", {"alpha": 0, "beta": 0}),
     ],
     ids=str,

@@ -45,7 +45,11 @@ def state(output):
     return result, metrics, (output / "checkpoints" / f"step-{STEPS:08}.safetensors").read_bytes()
 
 
-SETTINGS = {"caco": {"keys": 3, "threshold": 0.3}, "cdan": {"largest_product": 10, "projections": 8}}
+SETTINGS = {
+    "aot": {"neighbours": 3},
+    "caco": {"keys": 3, "threshold": 0.3},
+    "cdan": {"largest_product": 10, "projections": 8},
+}
 
 
 @pytest.mark.parametrize("method", METHODS)

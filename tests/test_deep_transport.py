@@ -10,6 +10,7 @@ from scipy.spatial.distance import cdist
 
 import adaptive_ot as aot
 from adaptive_ot.deep.methods import METHODS, Alignment, Pair
+from adaptive_ot.deep.methods.neighbours import REMEMBERED, Neighbours
 from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings, joint_cost, squared_distances
 
 NAMES = ["aot", "deepjdot", "jumbot", "mpot"]
@@ -431,3 +432,106 @@ def test_rooms_of_classes_that_are_not_in_the_batch():
     assert (method.source_weights(pair._replace(progress=1.0)) >= 0.5).all()
     assert method.alignment(pair._replace(progress=1.0)).plan is not None
     assert method.demand[2] == pytest.approx(1 / 3, rel=1e-12)
+
+
+# Neighbours
+
+
+def drawn(size: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features of images, and what they are taken for."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(size, FEATURES, generator=generator), torch.rand(size, CLASSES, generator=generator).softmax(1)
+
+
+@pytest.mark.parametrize("count", [1, 4, 30])
+def test_neighbours_are_the_nearest_by_angle_of_the_batch_and_of_those_before(count):
+    """Beside all angles, one by one, from SciPy; 30 are more than there are."""
+    memory, batches = Neighbours(count, FEATURES, CLASSES), [drawn(size, size) for size in (9, 7, 8)]
+    for features, guesses in batches[:2]:
+        memory.remember(5 * features, guesses)
+    features, guesses = batches[2]
+    found = memory.guesses_near(features, guesses)
+    everyone = torch.cat([batches[k][0] for k in (2, 1, 0)])
+    angles = cdist(features.numpy(), everyone.numpy(), "cosine")
+    angles[np.arange(8), np.arange(8)] = np.inf
+    nearest = np.argsort(angles, axis=1)[:, : min(count, 23)]
+    expected = torch.cat([batches[k][1] for k in (2, 1, 0)])[torch.from_numpy(nearest)].mean(1)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_who_is_alone_has_its_own_guess():
+    features, guesses = drawn(1, 0)
+    torch.testing.assert_close(Neighbours(3, FEATURES, CLASSES).guesses_near(features, guesses), guesses)
+
+
+def test_what_passed_by_long_ago_is_forgotten():
+    memory, (old, new) = Neighbours(1, FEATURES, CLASSES), (drawn(40, seed) for seed in (1, 2))
+    memory.remember(*old)
+    for _ in range(REMEMBERED // 40):
+        memory.remember(*new)
+    assert memory.directions.shape == (REMEMBERED, FEATURES)
+    kept = REMEMBERED - REMEMBERED // 40 * 40  # of the oldest batch, its first
+    torch.testing.assert_close(memory.guesses[REMEMBERED - kept :], old[1][:kept])
+    torch.testing.assert_close(memory.guesses[:40], new[1])
+
+
+def misled_pair() -> Pair:
+    """Three clusters, seen alike by both domains; one target of the first is sure to be of the second."""
+    labels = torch.arange(12) % CLASSES
+    features = 5 * torch.eye(CLASSES, FEATURES, dtype=torch.float64)[labels] + 0.1 * make_pair(12, 12).source_features
+    logits = 8.0 * torch.nn.functional.one_hot(labels, CLASSES).double()
+    logits[0] = torch.tensor([0.0, 8.0, 0.0])
+    images = torch.zeros(12, 3, 2, 2)
+    parts = features.detach(), logits, labels, features.detach(), logits, images, images
+    return Pair(*parts, 1.0, lambda tensor: tensor)
+
+
+def test_a_wrong_guess_is_outvoted_by_neighbours():
+    pair = misled_pair()
+    first = pair.source_labels == 0
+    shares = {}
+    for count in (0, 3):
+        plan = make_method("aot", neighbours=count, kappa=0.1, solver="exact").alignment(pair).plan
+        assert plan is not None
+        shares[count] = (plan[first, 0].sum() / plan[:, 0].sum()).item()
+    assert shares[0] < 0.1
+    assert shares[3] > 0.9
+
+
+def test_neighbours_count_as_the_run_goes_on():
+    """Not at first; in the end, the plan is that of their guesses alone; half of the way, of the mean."""
+    pair, costs = make_pair(), {}
+    own = pair.target_logits.detach().softmax(1)
+    theirs = Neighbours(2, FEATURES, CLASSES).guesses_near(pair.target_features.detach(), own)
+    for progress, guesses in ((0.0, own), (0.5, (own + theirs) / 2), (1.0, theirs)):
+        method = make_method("aot", neighbours=2, rooms="equal")
+        found = method.alignment(pair._replace(progress=progress)).plan
+        taken = joint_cost(pair._replace(target_logits=guesses.log()), method.settings).detach().numpy()
+        by_hand = aot.solve(taken, solver=aot.Entropic(1.5 * 2.0 / CLASSES, tolerance=1e-9)).plan
+        assert found is not None
+        np.testing.assert_allclose(found.numpy(), by_hand, atol=1e-6)
+        costs[progress] = taken
+    assert np.abs(costs[1.0] - costs[0.0]).max() > 0.1
+
+
+@pytest.mark.parametrize("cost", FORMS)
+def test_the_loss_has_the_own_guess_whatever_neighbours_decide(cost):
+    pair, method = make_pair(), make_method("aot", cost=cost, neighbours=3, ramp=False)
+    alignment = method.alignment(pair)
+    assert alignment.plan is not None
+    by_hand = (alignment.plan * joint_cost(pair, method.settings)).sum()
+    assert alignment.loss.item() == pytest.approx(by_hand.item(), rel=1e-12)
+    inputs = pair.source_features, pair.target_features, pair.target_logits
+    for found, expected in zip(*(torch.autograd.grad(each, inputs) for each in (alignment.loss, by_hand)), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_neighbours_are_kept_with_the_method_and_a_look_adds_none():
+    pair, method = make_pair()._replace(progress=1.0), make_method("aot", neighbours=3)
+    method.alignment(pair)
+    state = {name: tensor.clone() for name, tensor in method.state_dict().items()}
+    assert {"neighbours.directions", "neighbours.guesses"} <= state.keys()
+    assert method.match(pair).value == method.match(pair).value
+    for name, tensor in method.state_dict().items():
+        torch.testing.assert_close(tensor, state[name], rtol=0, atol=0)
+    assert not any("neighbours" in name for name in make_method("aot", neighbours=0).state_dict())

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch.nn import functional
 
-from adaptive_ot.deep.fields import NotNegative, Positive, Share
+from adaptive_ot.deep.fields import NotNegative, Positive, Range, Share
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp, require_finite
+from adaptive_ot.deep.methods.neighbours import REMEMBERED, Neighbours
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solution import Solution
@@ -50,6 +51,7 @@ class TransportSettings:
 
     ramp: bool = False  # whether the loss counts little at first, as with the adversarial methods
     rooms: Literal["equal", "grown"] = "equal"  # what the classes of a source batch may send, with "at-most"
+    neighbours: Annotated[int, Range(0, REMEMBERED)] = 0  # in the target, whose guesses count as the run goes on
 
 
 class TransportMethod(Method):
@@ -86,10 +88,14 @@ class TransportMethod(Method):
         self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
         # The room that each class needs, as it seems; 1 is all that the target weighs.
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
+        self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
 
     def alignment(self, pair: Pair) -> Alignment:
         cost, weights = joint_cost(pair, self.settings), self.source_weights(pair)
-        plan, unsolved = batch_plan(cost, weights, self.marginals, self.solver)
+        decisive = cost if self.neighbours is None else joint_cost(self._with_neighbours(pair), self.settings)
+        plan, unsolved = batch_plan(decisive, weights, self.marginals, self.solver)
+        if self.neighbours is not None:
+            self.neighbours.remember(pair.target_features.detach(), pair.target_logits.detach().softmax(1))
         if self.grows:
             self._remember(pair, plan.double().sum(1), weights)
         transport = (plan * cost).sum()
@@ -98,7 +104,8 @@ class TransportMethod(Method):
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
-        cost, weights = joint_cost(pair, self.settings).detach().double().cpu(), self.source_weights(pair).cpu()
+        decisive = joint_cost(self._with_neighbours(pair), self.settings).detach()
+        cost, weights = decisive.double().cpu(), self.source_weights(pair).cpu()
         options: Any = {"marginals": self.marginals, "solver": self.solver, "raise_if_not_converged": False}
         return solve(cost.numpy(), weights.numpy(), **options)
 
@@ -116,6 +123,19 @@ class TransportMethod(Method):
         present = functional.one_hot(labels, self.classes).sum(0)
         needed = (self.demand / present.clamp_min(1))[labels]
         return equal + pair.progress * (needed - equal).clamp_min(0)
+
+    def _with_neighbours(self, pair: Pair) -> Pair:
+        """The step as it decides the plan: what a target is taken for by itself and, in the end, by its neighbours.
+
+        A wrong guess among many right ones is outvoted, and does not feed itself. At first all guess poorly, and what
+        neighbours agree on would only be the class that is guessed most.
+        """
+        if self.neighbours is None:
+            return pair
+        own = pair.target_logits.detach().softmax(1)
+        theirs = self.neighbours.guesses_near(pair.target_features.detach(), own)
+        guesses = own + pair.progress * (theirs - own)
+        return pair._replace(target_logits=guesses.clamp_min(torch.finfo(own.dtype).tiny).log())
 
     def _remember(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
         """The room that classes need: what the target seems to have of them, times how full their room is.
