@@ -491,11 +491,11 @@ def test_a_wrong_guess_is_outvoted_by_neighbours():
     first = pair.source_labels == 0
     shares = {}
     for count in (0, 3):
-        plan = make_method("aot", neighbours=count, kappa=0.1, solver="exact").alignment(pair).plan
+        plan = make_method("aot", neighbours=count, kappa=0.1).alignment(pair).plan
         assert plan is not None
         shares[count] = (plan[first, 0].sum() / plan[:, 0].sum()).item()
-    assert shares[0] < 0.1
-    assert shares[3] > 0.9
+    assert shares[0] < 0.2
+    assert shares[3] > 0.7
 
 
 def test_neighbours_count_as_the_run_goes_on():
