@@ -92,20 +92,19 @@ class TransportMethod(Method):
 
     def alignment(self, pair: Pair) -> Alignment:
         cost, weights = joint_cost(pair, self.settings), self.source_weights(pair)
-        decisive = cost if self.neighbours is None else joint_cost(self._with_neighbours(pair), self.settings)
+        decisive = cost if self.neighbours is None else self._decisive_cost(pair)
         plan, unsolved = batch_plan(decisive, weights, self.marginals, self.solver)
         if self.neighbours is not None:
             self.neighbours.remember(pair.target_features.detach(), pair.target_logits.detach().softmax(1))
         if self.grows:
-            self._remember(pair, plan.double().sum(1), weights)
+            self._update_demand(pair, plan.double().sum(1), weights)
         transport = (plan * cost).sum()
         loss = ramp(pair.progress) * transport if self.settings.ramp else transport
         return Alignment(loss, {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}, plan)
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
-        decisive = joint_cost(self._with_neighbours(pair), self.settings).detach()
-        cost, weights = decisive.double().cpu(), self.source_weights(pair).cpu()
+        cost, weights = self._decisive_cost(pair).double().cpu(), self.source_weights(pair).cpu()
         options: Any = {"marginals": self.marginals, "solver": self.solver, "raise_if_not_converged": False}
         return solve(cost.numpy(), weights.numpy(), **options)
 
@@ -124,20 +123,21 @@ class TransportMethod(Method):
         needed = (self.demand / present.clamp_min(1))[labels]
         return equal + pair.progress * (needed - equal).clamp_min(0)
 
-    def _with_neighbours(self, pair: Pair) -> Pair:
-        """The step as it decides the plan: what a target is taken for by itself and, in the end, by its neighbours.
+    @torch.no_grad()
+    def _decisive_cost(self, pair: Pair) -> torch.Tensor:
+        """What decides the plan: targets are what they are taken for by themselves and, in the end, by neighbours.
 
         A wrong guess among many right ones is outvoted, and does not feed itself. At first all guess poorly, and what
         neighbours agree on would only be the class that is guessed most.
         """
         if self.neighbours is None:
-            return pair
-        own = pair.target_logits.detach().softmax(1)
-        theirs = self.neighbours.guesses_near(pair.target_features.detach(), own)
-        guesses = own + pair.progress * (theirs - own)
-        return pair._replace(target_logits=guesses.clamp_min(torch.finfo(own.dtype).tiny).log())
+            return joint_cost(pair, self.settings)
+        own = pair.target_logits.softmax(1)
+        guesses = own + pair.progress * (self.neighbours.guesses_near(pair.target_features, own) - own)
+        told = pair._replace(target_logits=guesses.clamp_min(torch.finfo(own.dtype).tiny).log())
+        return joint_cost(told, self.settings)
 
-    def _remember(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
+    def _update_demand(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
         """The room that classes need: what the target seems to have of them, times how full their room is.
 
         Guesses alone would feed themselves: a class that is guessed too often would get more room, and so more guesses.
