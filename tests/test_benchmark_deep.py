@@ -380,8 +380,8 @@ def test_plans_of_the_repository_run_all_they_should():
     names = {path.stem: read_plan(path).rows for path in PLANS if "sensitivity" not in path.stem}
     ten = ["source-only", "aot", "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco"]
     assert [row.options["method"] for row in names["pacs"]] == ten
-    assert [row.options["method"] for row in names["pacs_partial"]] == [*ten, *["aot"] * 4]
-    assert len(names["pacs_ablation"]) == 3 * 7 + 1
+    assert [row.options["method"] for row in names["pacs_partial"]] == [*ten, *["aot"] * 5]
+    assert len(names["pacs_ablation"]) == 3 * 7 + 2
 
 
 def test_real_images_and_weights_fit_the_plans():
@@ -394,7 +394,7 @@ def test_real_images_and_weights_fit_the_plans():
         row._replace(options=row.options | {"root": Path(data, "pacs"), "weights": weights}) for row in content.rows
     ]
     plan, _ = deep.assemble(content._replace(rows=tuple(rows)), Path("results"))
-    assert len(plan.cells) == 14 * 2
+    assert len(plan.cells) == 15 * 2
 
 
 GRID = TOP + 'seeds = 2\nbaseline = "source-only"\n'

@@ -54,7 +54,7 @@ def test_constants_of_the_paper(dataset, batch, iterations, beta, epsilon):
     config = configured(dataset=dataset, published=True)
     assert (config.batch, config.iterations) == (batch, iterations)
     assert config.settings["cost"] == "published"
-    assert config.settings["rooms"] == "equal"
+    assert (config.settings["rooms"], config.settings["neighbours"]) == ("equal", 0)
     assert [config.settings[name] for name in ("alpha", "beta", "epsilon")] == [0.01, beta, epsilon]
     recipe = {
         **{"learning_rate": 0.001, "learning_rate_decay": 0.001, "learning_rate_power": 0.75, "head_factor": 10.0},

@@ -216,7 +216,7 @@ def test_aot_moves_nothing_that_costs(form: str) -> None:
     """Exact plans use pairs of negative cost only, and the loss is never above zero."""
     moved = 0.0
     for seed in range(6):
-        pair, method = make_pair(seed=seed, sure=seed / 3), make_method("aot", solver="exact", cost=form)
+        pair, method = make_pair(seed=seed, sure=seed / 3), make_method("aot", solver="exact", cost=form, neighbours=0)
         alignment, cost = method.alignment(pair), joint_cost(pair, method.settings).detach()
         assert alignment.plan is not None
         assert alignment.plan[cost > 0].sum() == 0
@@ -253,7 +253,7 @@ def test_entropic_plans_approach_the_exact_one(entropy: Any) -> None:
 @pytest.mark.parametrize(("cost", "expected"), [("scale-free", 0.34), ("published", 0.6), ("cross-entropy", 0.6)])
 def test_entropy_is_relative_to_the_chance_of_a_class_in_one_cost(cost: Any, expected: float) -> None:
     assert CLASSES == 3
-    pair, method = make_pair(), make_method("aot", cost=cost, beta=1.7, epsilon=0.6, rooms="equal")
+    pair, method = make_pair(), make_method("aot", cost=cost, beta=1.7, epsilon=0.6, rooms="equal", neighbours=0)
     found = method.alignment(pair).plan
     costs = joint_cost(pair, method.settings).detach().numpy()
     by_hand = aot.solve(costs, solver=aot.Entropic(expected, tolerance=1e-9)).plan

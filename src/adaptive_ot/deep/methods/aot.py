@@ -6,7 +6,8 @@ count relative to their median, and the entropy relative to the chance to guess 
 every network and dataset. Less entropy trusts early guesses too much where classes are few, more mixes them up where
 classes are many. The loss counts little at first (`ramp`): guesses of a network that does not know the target yet could
 feed themselves. What a source may send is an upper bound, which may be larger for classes that are frequent in the
-target and full (`rooms`); in the paper all bounds are equal.
+target and full (`rooms`), and in the end targets are what their neighbours are taken for (`neighbours`); in the paper
+all bounds are equal, and the network alone decides.
 """
 
 from __future__ import annotations
@@ -20,5 +21,12 @@ class AOT(TransportMethod):
     @classmethod
     def defaults(cls) -> TransportSettings:
         return TransportSettings(
-            cost="scale-free", beta=2.0, marginals="at-most", solver="entropic", epsilon=1.5, ramp=True, rooms="grown"
+            cost="scale-free",
+            beta=2.0,
+            marginals="at-most",
+            solver="entropic",
+            epsilon=1.5,
+            ramp=True,
+            rooms="grown",
+            neighbours=10,
         )
