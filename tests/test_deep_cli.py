@@ -309,8 +309,8 @@ def in_a_process(arguments, interrupt=None):
     return process.returncode, output, seen.decode()
 
 
-def test_a_stopped_run_goes_on(here):
-    """Byte for byte as if nothing had happened."""
+def test_a_stopped_run_goes_on(here, one_thread):
+    """Byte for byte as if nothing had happened, with as many threads."""
     Path("small.toml").write_text("resize = 12\ncrop = 12\nbatch = 6\niterations = 300\nevaluate_every = 40\n")
     options = ["--config", "small.toml", "--method", "source-only", "--checkpoint-every", "1000"]
     steps = []

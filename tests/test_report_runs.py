@@ -131,7 +131,11 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     assert (np.bincount(match.rows, match.mass, 32) <= weights * (1 + 1e-4)).all()
     caption = next(part.caption for part in of_kind(page, Picture) if part.heading == "Mass between classes")
     assert "classes of the source may send more where they seem frequent in the target" in caption
-    cost = joint_cost(embedding.pair(), embedding.method.settings)
+    assert "not what an image itself is taken for, but its neighbours in the target" in caption
+    pair, neighbours = embedding.pair(), embedding.method.neighbours
+    assert neighbours is not None
+    theirs = neighbours.guesses_near(pair.target_features, pair.target_logits.softmax(1))
+    cost = joint_cost(pair._replace(target_logits=theirs.log()), embedding.method.settings)
     plan, _ = batch_plan(cost, torch.from_numpy(weights), embedding.method.marginals, embedding.method.solver)
     dense = np.zeros((32, 32))
     dense[match.rows, match.columns] = match.mass

@@ -28,6 +28,7 @@ from adaptive_ot.report.thumbnails import thumbnails
 NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
 
 ROOMS = "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
+NEIGHBOURS = "What decides is not what an image itself is taken for, but its neighbours in the target."
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 
@@ -131,6 +132,8 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
     problem = solution.problem
     if not weigh_the_same(problem.source_weights):
         about = f"{about} {ROOMS}"
+    if method.neighbours is not None:
+        about = f"{about} {NEIGHBOURS}"
     parts.append(Picture("Mass between classes", light, dark, text, about))
     sides = (source, problem.source_weights), (target, problem.target_weights)
     match = match_of(solution, *(_samples(side, weights, classes) for side, weights in sides))

@@ -6,8 +6,8 @@ count relative to their median, and the entropy relative to the chance to guess 
 every network and dataset. Less entropy trusts early guesses too much where classes are few, more mixes them up where
 classes are many. The loss counts little at first (`ramp`): guesses of a network that does not know the target yet could
 feed themselves. What a source may send is an upper bound, which may be larger for classes that are frequent in the
-target and full (`rooms`), and in the end targets are what their neighbours are taken for (`neighbours`); in the paper
-all bounds are equal, and the network alone decides.
+target and full (`rooms`), and as the run goes on, targets become what their neighbours are taken for (`neighbours`); in
+the paper all bounds are equal, and nobody asks neighbours.
 """
 
 from __future__ import annotations

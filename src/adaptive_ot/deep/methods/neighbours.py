@@ -6,7 +6,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-# So many images of the target are remembered. A few batches: the network of long ago saw them otherwise.
+# So many images of the target are remembered, and no more: the network of long ago saw them otherwise. A target that is
+# not larger comes round again, and its images are then neighbours of their own: what they say counts for less.
 REMEMBERED = 700
 
 
@@ -43,13 +44,13 @@ class Neighbours(nn.Module):
         """
         directions = functional.normalize(features.float())
         others, theirs = torch.cat([directions, self.directions]), torch.cat([guesses.float(), self.guesses])
-        likeness = (directions @ others.T).fill_diagonal_(-torch.inf)  # nobody is a neighbour of its own
+        likeness = (directions @ others.T).fill_diagonal_(-torch.inf)  # in the batch nobody is a neighbour of its own
         nearest = likeness.masked_fill(theirs.sum(1) == 0, -torch.inf).topk(self.count)
         found = nearest.values > -torch.inf
         mean = (theirs[nearest.indices] * found[..., None]).sum(1) / found.sum(1, keepdim=True).clamp_min(1)
         return torch.where(found.any(1, keepdim=True), mean, guesses.float()).to(guesses.dtype)
 
     def remember(self, features: torch.Tensor, guesses: torch.Tensor) -> None:
-        """Instead of the images that passed by first."""
+        """The images of a batch, which take the place of those that passed by first."""
         self.directions = torch.cat([functional.normalize(features.float()), self.directions])[:REMEMBERED]
         self.guesses = torch.cat([guesses.float(), self.guesses])[:REMEMBERED]

@@ -1,7 +1,8 @@
 """What the transport methods share: a cost between two batches, a plan for it, and the cost of that plan as the loss.
 
 The plan is computed from a cost without gradient and then held; gradients flow through the cost, to the features of
-both domains and to the class probabilities of the target. The methods differ only in the cost and in the marginals.
+both domains and to the class probabilities of the target. The methods differ only in their settings: most of all in the
+cost and in the marginals.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from adaptive_ot.solvers.exact import Exact
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 2000
 
-# How much of the demand for room is left after a step.
+# How much of the demand for room, a running mean, is left after a step.
 MEMORY = 0.95
 
 
@@ -55,7 +56,7 @@ class TransportSettings:
 
 
 class TransportMethod(Method):
-    """The loss <G, C> of the plan G that is optimal for the cost C between the two batches."""
+    """The loss <G, C>: C is the cost between the two batches, G a plan that is optimal for it, as neighbours see it."""
 
     Settings = TransportSettings
     settings: TransportSettings
@@ -77,7 +78,7 @@ class TransportMethod(Method):
         if settings.marginals == "soft-kl" and settings.solver == "exact":
             rule, remedy = "must be 'entropic' with marginals 'soft-kl'", "Change one of them."
             raise InvalidInput("setting 'solver'", rule, "'exact'", remedy)
-        # In units of its weight, the scale-free cost has the same plans with any; without weight, all are as good.
+        # Relative to its weight, the scale-free cost has the same plans with any weight; with none, all are as good.
         scale_free = settings.cost == "scale-free"
         unit = (settings.beta or 1.0) if scale_free else 1.0
         epsilon = settings.epsilon * unit / (classes if scale_free else 1)
@@ -125,7 +126,7 @@ class TransportMethod(Method):
 
     @torch.no_grad()
     def _decisive_cost(self, pair: Pair) -> torch.Tensor:
-        """What decides the plan: targets are what they are taken for by themselves and, in the end, by neighbours.
+        """What decides the plan: more and more, targets are what their neighbours are taken for.
 
         A wrong guess among many right ones is outvoted, and does not feed itself. At first all guess poorly, and what
         neighbours agree on would only be the class that is guessed most.
