@@ -121,6 +121,16 @@ def test_unknown_fields(tmp_path, where, name):
 
 
 @pytest.mark.parametrize("where", ["file", "argument"])
+@pytest.mark.parametrize("name", ["neighbours", "epsilon"])
+def test_a_setting_is_no_field(tmp_path, where, name):
+    path = tmp_path / "run.toml"
+    path.write_text(f"{name} = 1\n" if where == "file" else "# nothing")
+    with pytest.raises(InvalidInput, match=f"'{name}' must be a known field of a run; got a setting of") as error:
+        configured(config_file=path, **({name: 1} if where == "argument" else {}))
+    assert error.value.remedy == "Put it under settings."
+
+
+@pytest.mark.parametrize("where", ["file", "argument"])
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -158,7 +158,12 @@ def configure(
     filled = filled_in(method.defaults(), of_method, f"setting of method '{name}'")
     method(filled, 2, 2)  # a small one, which refuses settings that make no sense
     _refuse_idle(method, filled, of_file | dict(settings or {}))
-    refuse_unknown(values, kinds_of(Config), "field of a run")
+    fields = kinds_of(Config)
+    for each in values:
+        if each not in fields and hasattr(filled, each):
+            rule, remedy = "must be a known field of a run", "Put it under settings."
+            raise InvalidInput(f"'{each}'", rule, f"a setting of method '{name}'", remedy)
+    refuse_unknown(values, fields, "field of a run")
     values["settings"] = asdict(filled)
     return Config(**values)
 
