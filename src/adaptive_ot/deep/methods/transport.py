@@ -92,8 +92,9 @@ class TransportMethod(Method):
         self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
 
     def alignment(self, pair: Pair) -> Alignment:
-        cost, weights = joint_cost(pair, self.settings), self.source_weights(pair)
-        decisive = cost if self.neighbours is None else self._decisive_cost(pair)
+        distances, told = distance_cost(pair, self.settings), self._told_by_neighbours(pair)
+        cost, weights = add_classes(distances, pair, self.settings), self.source_weights(pair)
+        decisive = cost if told is pair else add_classes(distances.detach(), told, self.settings)
         plan, unsolved = batch_plan(decisive, weights, self.marginals, self.solver)
         if self.neighbours is not None:
             self.neighbours.remember(pair.target_features.detach(), pair.target_logits.detach().softmax(1))
@@ -105,7 +106,8 @@ class TransportMethod(Method):
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
-        cost, weights = self._decisive_cost(pair).double().cpu(), self.source_weights(pair).cpu()
+        cost = joint_cost(self._told_by_neighbours(pair), self.settings).detach().double().cpu()
+        weights = self.source_weights(pair).cpu()
         options: Any = {"marginals": self.marginals, "solver": self.solver, "raise_if_not_converged": False}
         return solve(cost.numpy(), weights.numpy(), **options)
 
@@ -125,18 +127,17 @@ class TransportMethod(Method):
         return equal + pair.progress * (needed - equal).clamp_min(0)
 
     @torch.no_grad()
-    def _decisive_cost(self, pair: Pair) -> torch.Tensor:
-        """What decides the plan: more and more, targets are what their neighbours are taken for.
+    def _told_by_neighbours(self, pair: Pair) -> Pair:
+        """The batches as they decide the plan: more and more, targets are what their neighbours are taken for.
 
         A wrong guess among many right ones is outvoted, and does not feed itself. At first all guess poorly, and what
         neighbours agree on would only be the class that is guessed most.
         """
         if self.neighbours is None:
-            return joint_cost(pair, self.settings)
+            return pair
         own = pair.target_logits.softmax(1)
         guesses = own + pair.progress * (self.neighbours.guesses_near(pair.target_features, own) - own)
-        told = pair._replace(target_logits=guesses.clamp_min(torch.finfo(own.dtype).tiny).log())
-        return joint_cost(told, self.settings)
+        return pair._replace(target_logits=guesses.clamp_min(torch.finfo(own.dtype).tiny).log())
 
     def _update_demand(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
         """The room that classes need: what the target seems to have of them, times how full their room is.
@@ -151,14 +152,26 @@ class TransportMethod(Method):
 
 def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
     """The cost between the two batches, with gradients; only the scale of the distances is taken as given."""
+    return add_classes(distance_cost(pair, settings), pair, settings)
+
+
+def distance_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
+    """What distances cost; with "scale-free", in units of beta."""
     squares = squared_distances(pair.source_features, pair.target_features)
-    classes = functional.one_hot(pair.source_labels, pair.target_logits.shape[1]).to(squares.dtype)
+    if settings.cost == "scale-free":
+        return settings.kappa * squares / _typical(squares.detach())
+    return settings.alpha * squares
+
+
+def add_classes(distances: torch.Tensor, pair: Pair, settings: TransportSettings) -> torch.Tensor:
+    """The joint cost: what distances cost, less where the target is taken for the class of the source."""
+    classes = functional.one_hot(pair.source_labels, pair.target_logits.shape[1]).to(distances.dtype)
     if settings.cost == "cross-entropy":
-        return settings.alpha * squares - settings.beta * classes @ pair.target_logits.log_softmax(1).T
+        return distances - settings.beta * classes @ pair.target_logits.log_softmax(1).T
     agreement = classes @ pair.target_logits.softmax(1).T
     if settings.cost == "published":
-        return settings.alpha * squares - settings.beta * agreement
-    return settings.beta * (settings.kappa * squares / _typical(squares.detach()) - agreement)
+        return distances - settings.beta * agreement
+    return settings.beta * (distances - agreement)
 
 
 def _typical(squares: torch.Tensor) -> torch.Tensor:
