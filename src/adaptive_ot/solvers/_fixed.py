@@ -17,6 +17,7 @@ from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Support
 from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers._near import NearPairs
+from adaptive_ot.solvers._pricing import pricing_for
 from adaptive_ot.solvers._simplex import carrying_pairs, find_cycle, push, settled
 from adaptive_ot.solvers._walk import Walk
 from adaptive_ot.solvers._weights import NetworkWeights, fit
@@ -54,11 +55,14 @@ def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool,
     """The solution where a walk ended."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
     support = transport(walk, prescribed(problem), mu, nu)
-    f, _ = walk.potentials()
-    if isinstance(marginals, Equal):  # the price is part of the potentials
-        f = f + (walk.base + walk.price)
-    f = marginals.clipped(f)
-    bound = marginals.bound(mu, nu, f, walk.near.minima(f)[1])
+    f, g = (np.minimum(potential, 0.0) for potential in walk.potentials())
+    price = walk.base + walk.price
+    if isinstance(marginals, Equal):  # the price is part of the source potential, otherwise a term of its own
+        f = f + price
+    else:
+        g = g + price
+    lowest = g + pricing_for(problem.cost, price).violated(f, g, 1, lambda done: None).target_minimum
+    bound = marginals.bound(mu, nu, f, lowest)
     costs = problem.cost.entries(*support[:2])
     return certified(problem, solver, support, costs, f, bound, within_limit, pivots)
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.solvers._jit import kernel, lower
-from adaptive_ot.solvers._pricing import inner_product_bound
+from adaptive_ot.solvers._pricing import HALF_ULP, inner_product_bound
 from adaptive_ot.solvers._threads import run_together
 from adaptive_ot.solvers.softmin._kernels import point_costs
 
@@ -21,8 +21,6 @@ PAIRS_PER_THREAD = 2**19
 
 # Rows whose reduced costs stand for those of all.
 ROWS_SAMPLED = 64
-
-HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
 
 class Pairs(NamedTuple):
