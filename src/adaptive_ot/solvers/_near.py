@@ -99,6 +99,8 @@ class NearPairs:
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, cost.shape[1]))
         # A lower bound of every cost, within rounding of it: no pair is missed.
         self.points = inner_product_bound(cost, HALF_ULP) if isinstance(cost, PointCost) else ()
+        # No distance is negative, even where the bound, by rounding, is.
+        self.least = -cost.offset if isinstance(cost, PointCost) and cost.p.shape[1] == 0 else -np.inf
         self.listed = Pairs(*cost.pairs_below(np.inf)) if isinstance(cost, SparseCost) else None
 
     def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
@@ -182,7 +184,8 @@ class NearPairs:
             by_block.append(own)
 
         self._in_threads(look)
-        return of_rows, np.min(by_block, axis=0)
+        least = self.least - f.max(initial=0.0)
+        return np.maximum(of_rows, self.least), np.maximum(np.min(by_block, axis=0), least)
 
     def _in_threads(self, look: Callable[[int, np.ndarray], None]) -> None:
         """Have every block of rows looked at."""

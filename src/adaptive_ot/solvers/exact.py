@@ -26,6 +26,9 @@ LATER_KEEP = 8
 # No plan that breaks its constraints by more than this part of the total weight counts as optimal.
 LARGEST_VIOLATION = 1e-9
 
+# The potentials are known up to this part of the largest of them.
+ROUNDING = 1e-13
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -34,7 +37,9 @@ class Exact:
     Parameters
     ----------
     tolerance
-        The certified gap may be this large relative to max(1, |value|).
+        How large the certified gap may be, relative to the terms whose difference it is, without signs:
+        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice the value. What rounding
+        can do comes on top: 1e-13 of the largest potentials for every unit of mass.
     max_pivots
         Give up after this many simplex pivots; by default 1000 for every point, which no real problem comes near.
     """
@@ -160,6 +165,20 @@ def carried(problem: Problem, optimum: Optimum) -> tuple[np.ndarray, np.ndarray,
     return rows, columns, mass, costs
 
 
+def allowed_gap(
+    problem: Problem, solver: Exact, costs: np.ndarray, mass: np.ndarray, source_potential: np.ndarray, bound: Bound
+) -> float:
+    """The largest gap of an optimal plan, see `Exact.tolerance`: it scales with the costs and with the weights."""
+    moved, terms, largest = float(mass.sum()), float(np.abs(costs) @ mass), 0.0
+    sides = (problem.source_weights, source_potential), (problem.target_weights, bound.target_potential)
+    for weights, potential in sides:
+        size = np.abs(potential)
+        terms += float(weights @ size)
+        largest += float(size.max(initial=0.0))
+    price = abs(bound.price)
+    return solver.tolerance * (terms + price * moved) + ROUNDING * (largest + price) * moved
+
+
 def certified(
     problem: Problem,
     solver: Exact,
@@ -175,11 +194,12 @@ def certified(
     rows, columns, mass = support
     value = float(costs @ mass)
     gap = max(0.0, value - bound.value)
+    allowed = allowed_gap(problem, solver, costs, mass, source_potential, bound)
     source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
     violation = problem.marginals.violation(mu, nu, source_marginal, target_marginal)
     if not within_limit:
         status = Status.PIVOT_LIMIT
-    elif gap > solver.tolerance * max(1.0, abs(value)) or violation > LARGEST_VIOLATION * max(mu.sum(), nu.sum()):
+    elif gap > allowed or violation > LARGEST_VIOLATION * max(mu.sum(), nu.sum()):
         status = Status.IMPRECISE
     else:
         status = Status.OPTIMAL
