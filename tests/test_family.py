@@ -44,6 +44,21 @@ def test_a_plan_off_its_marginals_says_so(marginals):
     assert solution.violation == pytest.approx(solution.problem.violation(solution.plan), abs=1e-12)
 
 
+@pytest.mark.parametrize("weight", [1e-100, 1e-305, 5e-324])
+@pytest.mark.parametrize("marginals", EXACT, ids=str)
+def test_a_weight_of_next_to_nothing_is_nothing(marginals, weight):
+    mu, nu = (np.append(np.full(4, 0.5), side) for side in (0.0, weight))
+    expected = aot.solve(COST - 0.5, mu, mu, marginals=marginals).value
+    for weights in ((mu, nu), (nu, mu), (nu, nu)):
+        assert aot.solve(COST - 0.5, *weights, marginals=marginals).value == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_mass_of_next_to_nothing():
+    for mass in (1e-100, 1e-305, 5e-324):
+        solution = aot.solve(COST, marginals=aot.FixedMass(mass))
+        assert (solution.mass, solution.price) == (mass, COST.min())
+
+
 @pytest.mark.parametrize("rho", [0.0, 1e-30, 1e-18, 1e-6])
 def test_a_ball_of_no_size_is_its_centre(rho):
     robust, balanced = (aot.solve(COST, marginals=each) for each in (aot.ChiSquareBall(rho), aot.Equal()))

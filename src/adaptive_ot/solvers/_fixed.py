@@ -39,9 +39,9 @@ def solve_fixed(problem: Problem, solver: Exact, report: Callable[[Progress], No
     """Solve at a price that is not too high, then walk; again from a lower price where the first one cost digits."""
     mu, nu = problem.source_weights, problem.target_weights
     near = NearPairs(problem.cost)
-    base, pivots = first_price(near, mu, nu, prescribed(problem)), 0
+    base, pivots, most_pivots = first_price(near, mu, nu, prescribed(problem)), 0, solver.pivot_limit(mu.size + nu.size)
     while True:
-        solution = solve_from(base, near, problem, solver, report)
+        solution = solve_from(base, near, problem, replace(solver, max_pivots=most_pivots - pivots), report)
         pivots += solution.iterations
         costs = problem.cost.entries(*solution.support[:2])
         lower = HIGH * float(np.abs(costs).max(initial=0.0))
