@@ -350,6 +350,17 @@ def _check_costs(array: Any) -> None:
         _reject_cost(host[at], at)
 
 
+def highest_cost(values: Any) -> None:
+    """Where pairs of positive cost may carry mass, sums of costs must stay finite."""
+    if 0 in values.shape or not float(values.max()) > LARGEST:
+        return
+    host = to_numpy(values)
+    bad = (host > LARGEST) & (host < np.inf)
+    if bad.any():
+        rule = f"must be at most {LARGEST:g}, or +inf, where positive costs can carry mass"
+        raise InvalidInput("cost", rule, _first(host, bad), "Forbid a pair with +inf instead.")
+
+
 def _reject_cost(value: float, at: tuple[int, ...]) -> None:
     if math.isnan(value):
         raise InvalidInput("cost", "must not contain NaN", f"NaN at {at}", "Forbid a pair with +inf instead.")

@@ -12,7 +12,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from adaptive_ot._validation import LARGEST
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import Equal, FixedMass
 from adaptive_ot.problem import Problem
@@ -108,14 +107,14 @@ def first_price(near: NearPairs, mu: np.ndarray, nu: np.ndarray, amount: float) 
     Only points with a pair cheaper than the price can move anything. If everything must move, no price is too high.
     """
     if amount >= min(mu.sum(), nu.sum()) * (1 - ALL):
-        return min(LARGEST, near.largest())
+        return near.largest()
     prices = []
     for weights, cheapest in zip((mu, nu), near.minima(np.zeros(mu.size)), strict=True):
         order = np.argsort(cheapest)
         within = np.searchsorted(np.cumsum(weights[order]), amount * (1 - ALL))
         prices.append(cheapest[order[min(within, order.size - 1)]])
     price = float(max(prices))
-    return min(LARGEST, price if np.isfinite(price) else near.largest())
+    return price if np.isfinite(price) else near.largest()
 
 
 @kernel

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot.costs import ArrayCost, Cost, SparseCost
 from adaptive_ot.marginals import AtMost, Bound, ChiSquareBall, Equal, FixedMass
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
@@ -87,6 +88,8 @@ class Optimum(NamedTuple):
 
 def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
     """Solve by the method that suits what the marginals must satisfy."""
+    if not isinstance(problem.marginals, AtMost):
+        _check_cost(problem.cost)
     if isinstance(problem.marginals, Equal | FixedMass):
         from adaptive_ot.solvers._fixed import solve_fixed
 
@@ -101,6 +104,14 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     rows, columns, mass, costs = carried(problem, optimum)
     pivots = optimum.simplex.pivots
     return certified(problem, solver, (rows, columns, mass), costs, f, bound, optimum.within_limit, pivots)
+
+
+def _check_cost(cost: Cost) -> None:
+    """Points need no check: their distances are bounded as their coordinates are."""
+    if isinstance(cost, ArrayCost):
+        check.highest_cost(cost.array)
+    elif isinstance(cost, SparseCost):
+        check.highest_cost(cost.matrix.data)
 
 
 def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None]) -> Optimum:
