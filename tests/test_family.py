@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot.cli import main
@@ -42,6 +43,47 @@ def test_a_plan_off_its_marginals_says_so(marginals):
     assert not solution.status.succeeded
     assert ("marginals off by" in str(solution)) == (solution.violation > 1e-9)
     assert solution.violation == pytest.approx(solution.problem.violation(solution.plan), abs=1e-12)
+
+
+@pytest.mark.parametrize("weight", [1e-100, 1e-305, 5e-324])
+@pytest.mark.parametrize("marginals", EXACT, ids=str)
+def test_a_weight_of_next_to_nothing_is_nothing(marginals, weight):
+    mu, nu = (np.append(np.full(4, 0.5), side) for side in (0.0, weight))
+    expected = aot.solve(COST - 0.5, mu, mu, marginals=marginals).value
+    for weights in ((mu, nu), (nu, mu), (nu, nu)):
+        assert aot.solve(COST - 0.5, *weights, marginals=marginals).value == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize("marginals", EXACT[1:], ids=str)
+def test_costs_too_large_to_add_up(marginals):
+    for large in (1e101, 1e300, np.finfo(float).max):
+        dear = np.where(np.eye(5, dtype=bool), large, COST)
+        for cost in (dear, sparse.csr_array(dear)):
+            with pytest.raises(aot.InvalidInput, match=r"cost must be at most 1e\+100, or \+inf.* at index"):
+                aot.solve(cost, marginals=marginals)
+        forbidden = np.where(np.eye(5, dtype=bool), np.inf, COST)
+        assert aot.solve(dear).value == aot.solve(forbidden).value == 0.0
+
+
+@pytest.mark.parametrize("marginals", EXACT[1:], ids=str)
+@pytest.mark.parametrize("size", [1e-100, 1e-60, 1e60, 1e100])
+def test_costs_of_any_size(marginals, size):
+    value = aot.solve(size * COST, marginals=marginals).value
+    assert value == pytest.approx(size * aot.solve(COST, marginals=marginals).value, rel=1e-9)
+
+
+@pytest.mark.parametrize("marginals", EXACT[1:], ids=str)
+def test_points_as_far_apart_as_they_may_be(marginals):
+    x, z = np.random.default_rng(1).random((2, 5, 2))
+    plain, far = (aot.DistanceCost(scale * x, scale * z, reach=0.0) for scale in (1.0, 1e100))
+    expected = 1e200 * aot.solve(plain, marginals=marginals).value
+    assert aot.solve(far, marginals=marginals).value == pytest.approx(expected, rel=1e-8)
+
+
+def test_a_mass_of_next_to_nothing():
+    for mass in (1e-100, 1e-305, 5e-324):
+        solution = aot.solve(COST, marginals=aot.FixedMass(mass))
+        assert (solution.mass, solution.price) == (mass, COST.min())
 
 
 @pytest.mark.parametrize("rho", [0.0, 1e-30, 1e-18, 1e-6])

@@ -148,9 +148,10 @@ def _certify(b, cost, mu, nu, tolerance, pairs, answers):
         source_marginal[rows[k]] += mass[k]
         target_marginal[columns[k]] += mass[k]
     answers.value[b], answers.regularised_value[b], answers.mass[b] = value, value, total
-    answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
+    bound = _dot(mu[b], f) + _dot(nu[b], g)
+    answers.gap[b] = max(0.0, value - bound)
     answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
-    return finished and answers.gap[b] <= tolerance * max(1.0, abs(value))
+    return finished and answers.gap[b] <= -tolerance * (value + bound)  # no term is positive
 
 
 @kernel
