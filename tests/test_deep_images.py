@@ -21,6 +21,7 @@ from adaptive_ot.deep.data.domain import Domain
 from adaptive_ot.deep.data.images import ImageFile, check_image, quietly, read_image
 from adaptive_ot.deep.data.stores import open_store
 from adaptive_ot.errors import DataError, InvalidInput
+from interruption import PATIENCE
 
 CPU = torch.device("cpu")
 RANDOM = np.random.default_rng(0)
@@ -330,7 +331,7 @@ if __name__ == "__main__":
     path = tmp_path / "script.py"
     path.write_text(script)
     result = subprocess.run(
-        [sys.executable, path], input=pickle.dumps(good(domain)), capture_output=True, timeout=120, check=False
+        [sys.executable, path], input=pickle.dumps(good(domain)), capture_output=True, timeout=PATIENCE, check=False
     )
     assert (result.stdout.strip(), result.returncode) == (b"done", 0)
     if method == "fork":  # of the other kind torch itself may complain when they are ended early
