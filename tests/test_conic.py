@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 
 from adaptive_ot._ball import Ball
 from adaptive_ot.solvers._conic import robust_transport
+from problems import least_by_clarabel
 
 
 def solve(cost, mu, nu, rho, listed=None, tell=lambda iteration, gap: None):
@@ -162,10 +163,8 @@ def test_a_conic_solver_agrees():
             cvxpy.norm((cvxpy.sum(plan, axis=axis) - weights) / np.sqrt(weights)) <= math.sqrt(rho)
             for axis, weights in ((1, mu), (0, nu))
         ]
-        reference = cvxpy.Problem(cvxpy.Minimize(cvxpy.sum(cvxpy.multiply(cost, plan))), [*near, cvxpy.sum(plan) == 1])
-        reference.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
-        assert reference.status == cvxpy.OPTIMAL
-        assert proven_value(cost, mu, nu, rho) == pytest.approx(reference.value, rel=1e-7, abs=1e-7)
+        least = least_by_clarabel(cvxpy.sum(cvxpy.multiply(cost, plan)), [*near, cvxpy.sum(plan) == 1])
+        assert proven_value(cost, mu, nu, rho) == pytest.approx(least, rel=1e-7, abs=1e-7)
 
 
 def test_forbidden_pairs():

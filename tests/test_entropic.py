@@ -23,7 +23,7 @@ from adaptive_ot.solvers import entropic
 from adaptive_ot.solvers.softmin import compiled
 from check import as_numpy
 from interruption import interrupt
-from problems import Instance
+from problems import Instance, least_by_clarabel
 
 FORMS = ["augmented", "product", "counting"]
 NUMBERS = ("value", "regularised_value", "mass", "gap", "violation")
@@ -100,10 +100,8 @@ def minimise_primal(instance, epsilon, form):
         total = mu.sum() + nu.sum()
         entropies = cvxpy.kl_div(whole, np.outer(np.append(mu, nu.sum()), np.append(nu, mu.sum())) / total)
     objective = cvxpy.sum(cvxpy.multiply(cost, plan)) + epsilon * cvxpy.sum(entropies)
-    programme = cvxpy.Problem(cvxpy.Minimize(objective), [rows <= mu, columns <= nu])
-    programme.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
-    assert programme.status == cvxpy.OPTIMAL
-    return programme.value, plan.value
+    value = least_by_clarabel(objective, [rows <= mu, columns <= nu])
+    return value, np.asarray(plan.value)
 
 
 def solve(instance, epsilon, form, *, check=True, **options):
