@@ -828,7 +828,7 @@ def test_bad_input_is_refused(model, name):
         ({"random_state": "a"}, "cannot be used to seed"),
         ({"unmatched": "forget"}, "unmatched must be one of"),
         ({"unmatched": None}, "unmatched must be one of"),
-        *(({"estimator": value}, "estimator must be") for value in (LogisticRegression, "forest", 3, object())),
+        *(({"estimator": value}, "estimator must be") for value in (LogisticRegression, "forest", 3, ...)),
     ],
     ids=str,
 )

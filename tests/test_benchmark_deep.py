@@ -278,7 +278,10 @@ def marks():
     return [int(line) for line in Path("marks").read_text().split()]
 
 
-@pytest.mark.parametrize(("end", "jobs"), [(signal.SIGKILL, 1), (signal.SIGTERM, 1), (signal.SIGINT, 2)])
+@pytest.mark.parametrize(
+    ("end", "jobs"),
+    [(signal.SIGKILL, 1), (signal.SIGINT, 2), pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow)],
+)
 def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
     """With the same numbers in the end as without a stop."""
     write_plan()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import adaptive_ot as aot
+from budget import mostly_slow
 from interruption import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -84,9 +85,11 @@ print(kills, rounds)
 """
 
 
-@pytest.mark.parametrize(("work", "kills", "share"), [(TOY, 100, 0.4), (LOOP, 12, 0.8)], ids=["toy", "loop"])
-def test_killed_at_random_moments(tmp_path, work, kills, share):
+@pytest.mark.parametrize("times", mostly_slow([1, 10], 1))
+@pytest.mark.parametrize(("work", "kills", "share"), [(TOY, 12, 0.4), (LOOP, 3, 0.8)], ids=["toy", "loop"])
+def test_killed_at_random_moments(tmp_path, work, kills, share, times):
     """The same metrics and weights, byte for byte, as without being killed."""
+    kills *= times
     script = SCRIPT.format(work=work, kills=kills, share=share)
     environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
     command = [sys.executable, "-W", "ignore", "-c", script]  # newer versions of Python mind a fork

@@ -21,6 +21,7 @@ import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import entropic
 from adaptive_ot.solvers.softmin import compiled
+from budget import mostly_slow
 from check import as_numpy
 from interruption import interrupt
 from problems import Instance, least_by_clarabel
@@ -234,7 +235,7 @@ def test_dual_by_lbfgs(form, epsilon):
 
 
 @every_form
-@pytest.mark.parametrize("batch", range(10))
+@pytest.mark.parametrize("batch", mostly_slow(range(10), 2))
 def test_certificate(batch, form):
     """500 problems with everything that makes one degenerate: the exact optimum is within the gap."""
     rng = np.random.default_rng(batch)
