@@ -4,13 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test check bench scale clean
+.PHONY: demo test test-all check bench scale clean
 
 demo: $(VENV)/.cli
 	$(BIN)/adaptive-ot demo --output demo
 
+# A worker needs more than a gigabyte of memory.
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
+
 test: $(VENV)/.dev $(VENV)/.browser
-	$(BIN)/python -m pytest
+	$(PYTEST)
+
+test-all: $(VENV)/.dev $(VENV)/.browser
+	$(PYTEST) -m "" --hypothesis-profile full
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,7 +1,12 @@
-"""Modules whose optional dependency is missing have no doctests to collect; without a GPU, Triton is interpreted."""
+"""How tests run: one thread each where they run side by side; Triton is interpreted where there is no GPU."""
 
 import os
 from importlib.util import find_spec
+
+# Tests side by side share the cores; threads are counted when NumPy and PyTorch are first imported.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")
 
 collect_ignore = [] if find_spec("triton") else ["src/adaptive_ot/solvers/softmin/triton.py"]
 

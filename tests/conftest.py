@@ -1,11 +1,18 @@
 """Settings for all tests."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 # The same examples on every machine, however slow, and nothing left on disk.
-settings.register_profile("repeatable", max_examples=300, deadline=None, derandomize=True, database=None)
-settings.load_profile("repeatable")
+settings.register_profile("full", max_examples=300, deadline=None, derandomize=True, database=None)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=80)
+settings.load_profile("quick")  # unless --hypothesis-profile=full is given, as `make test-all` does
+
+# nohup, and shells in the background, have their children ignore Ctrl-C; processes that tests start inherit from here.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="module")

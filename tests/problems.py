@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import cvxpy
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
@@ -268,3 +269,11 @@ def balanced(rng: np.random.Generator, instance: Instance) -> Instance:
     elif difference < 0:
         mu[rng.integers(mu.size)] -= difference
     return Instance(cost, mu, nu)
+
+
+def least_by_clarabel(cost: Any, rules: list[Any]) -> float:
+    """The least value of a cone programme, to nine digits."""
+    programme = cvxpy.Problem(cvxpy.Minimize(cost), rules)
+    programme.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
+    assert programme.status == cvxpy.OPTIMAL
+    return float(programme.value)  # pyright: ignore[reportArgumentType]

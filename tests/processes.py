@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from interruption import PATIENCE
+
 
 @contextmanager
 def torchrun(script: str, folder: Path, processes: int) -> Iterator[None]:
@@ -23,9 +25,9 @@ def torchrun(script: str, folder: Path, processes: int) -> Iterator[None]:
     )
     try:
         yield
-        output, _ = process.communicate(timeout=150)
+        output, _ = process.communicate(timeout=PATIENCE)
     finally:
         if process.poll() is None:
             process.terminate()  # torchrun passes it on to what it started
-            process.wait(timeout=60)
+            process.wait(PATIENCE)
     assert process.returncode == 0, output

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
@@ -828,7 +828,7 @@ def test_bad_input_is_refused(model, name):
         ({"random_state": "a"}, "cannot be used to seed"),
         ({"unmatched": "forget"}, "unmatched must be one of"),
         ({"unmatched": None}, "unmatched must be one of"),
-        *(({"estimator": value}, "estimator must be") for value in (LogisticRegression, "forest", 3, object())),
+        *(({"estimator": value}, "estimator must be") for value in (LogisticRegression, "forest", 3, ...)),
     ],
     ids=str,
 )
@@ -913,6 +913,7 @@ def attacks(draw):
     )
     solver = st.sampled_from([None, None, aot.Exact(), aot.Entropic(0.05), aot.Entropic(5.0)])
     model.set_params(marginals=draw(marginals), solver=draw(solver), batch_size=draw(st.integers(1, 20)))
+    assume(not (isinstance(model.marginals, aot.ChiSquareBall) and isinstance(model.solver, aot.Entropic)))  # refused
     if "kappa" in model.get_params():
         model.set_params(kappa=draw(st.sampled_from([0.0, 0.5, 100.0])), beta=draw(st.sampled_from([0.0, 1.0, 30.0])))
     n, m, features = draw(st.integers(1, 12)), draw(st.integers(1, 12)), draw(st.integers(1, 20))
@@ -929,10 +930,7 @@ def attacks(draw):
 @settings(max_examples=80)
 def test_whatever_the_data(attack):
     model, X, y, domain = attack
-    try:
-        said = answers(model, X, y, domain)
-    except aot.AdaptiveOTError:
-        return
+    said = answers(model, X, y, domain)
     for name, value in said.items():
         assert np.isfinite(value.astype(np.float64)).all(), name
     assert said["mass"] == pytest.approx(said["source_share"].mean(), abs=1e-12)

@@ -52,10 +52,6 @@ def joint() -> dict[str, Any]:
     return points() | {"p": np.eye(3), "q": np.full((4, 3), 1 / 3)}
 
 
-def joint_block(**numbers: float) -> np.ndarray:
-    return aot.JointCost(**joint(), **numbers).block(0, 3)
-
-
 def solution() -> aot.Solution:
     return aot.solve(cost_matrix())
 
@@ -214,7 +210,6 @@ def refused() -> list[Case]:
                     aot.Exact,
                     lambda a=argument, m=make: {a: m()},
                     argument,
-                    accept=lambda answer, a=argument, n=name: n == "digits as text" and getattr(answer, a) == 2,
                 )
     add("Exact: half a pivot", aot.Exact, lambda: {"max_pivots": 2.5}, "max_pivots")
 
@@ -252,7 +247,6 @@ def refused() -> list[Case]:
             aot.DistanceCost,
             lambda m=make: points() | {"reach": m()},
             "reach",
-            accept=lambda answer, n=name: n == "digits as text" and answer.reach == 2,
         )
     add("DistanceCost: reach whose square is infinite", aot.DistanceCost, lambda: points() | {"reach": 1e200}, "reach")
 
@@ -285,9 +279,6 @@ def refused() -> list[Case]:
                     aot.JointCost,
                     lambda a=argument, m=make: joint() | {a: m()},
                     argument,
-                    accept=lambda answer, a=argument, n=name: (
-                        n == "digits as text" and np.array_equal(answer.block(0, 3), joint_block(**{a: 2.0}))
-                    ),
                 )
 
     # Numbers that are fine one by one
@@ -612,12 +603,6 @@ def parts(value: Any) -> list[Any]:
     if isinstance(value, np.ndarray):
         return [value.dtype, value.shape, value.tobytes()]
     return [repr(value)]
-
-
-def test_the_table_is_long_enough():
-    names = [case.name for case in CASES]
-    assert len(names) == len(set(names))
-    assert len(refused()) >= 150
 
 
 def outcome(case: Case, given: dict[str, Any]) -> Any:

@@ -11,6 +11,7 @@ import pytest
 import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import _batch
+from budget import mostly_slow
 from check import as_numpy, check_solution
 from interruption import interrupt
 
@@ -45,7 +46,7 @@ def random_weights(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarr
     return 10.0 ** rng.uniform(-3, 1, shape) * (rng.random(shape) < 0.9)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", mostly_slow(range(40), 10))
 def test_integer_problems_have_the_value_of_the_loop(seed):
     """400 problems with ties, zeros, forbidden pairs, equal and unequal integer weights, empty sides."""
     rng = np.random.default_rng(seed)

@@ -24,7 +24,7 @@ from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.benchmark.rivals import RIVALS
 from adaptive_ot.benchmark.table import markdown, write_results
 from adaptive_ot.cli import main
-from interruption import PATIENCE, hear_ctrl_c
+from interruption import PATIENCE
 
 TASKS = (("pets", "photo -> sketch"), ("pets", "sketch -> photo"))
 PLAN_OF_FOUR = Plan(TASKS, ("ours", "theirs"), 1, {"samples": 5})
@@ -243,7 +243,7 @@ def slow(tmp_path, monkeypatch):
     def start(directory, jobs=1):
         command = [sys.executable, "slow.py", directory, str(jobs)]
         environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}  # the package under test
-        options = {"stderr": subprocess.PIPE, "text": True, "env": environment, "preexec_fn": hear_ctrl_c}
+        options = {"stderr": subprocess.PIPE, "text": True, "env": environment}
         options["start_new_session"] = True
         processes.append(subprocess.Popen(command, **options))
         return processes[-1]

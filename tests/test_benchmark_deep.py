@@ -24,7 +24,7 @@ from adaptive_ot.benchmark.plan import Cell, Outcome, Part, Plan
 from adaptive_ot.benchmark.plan_file import read_plan
 from adaptive_ot.benchmark.table import markdown
 from adaptive_ot.cli import main
-from interruption import PATIENCE, hear_ctrl_c
+from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
 TASKS = (("digits", "light -> dark"), ("digits", "dark -> light"))
@@ -264,9 +264,8 @@ def start(here):
         single = dict.fromkeys(engine.THREADS, "1")
         environment = os.environ | single | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
         command = [sys.executable, "command.py", *arguments]
-        options = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": environment}
-        options |= {"preexec_fn": hear_ctrl_c, "start_new_session": True}
-        processes.append(subprocess.Popen(command, **options))
+        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        processes.append(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))
         return processes[-1]
 
     yield start
@@ -279,7 +278,10 @@ def marks():
     return [int(line) for line in Path("marks").read_text().split()]
 
 
-@pytest.mark.parametrize(("end", "jobs"), [(signal.SIGKILL, 1), (signal.SIGTERM, 1), (signal.SIGINT, 2)])
+@pytest.mark.parametrize(
+    ("end", "jobs"),
+    [(signal.SIGKILL, 1), (signal.SIGINT, 2), pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow)],
+)
 def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
     """With the same numbers in the end as without a stop."""
     write_plan()

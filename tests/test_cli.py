@@ -14,13 +14,13 @@ from scipy import sparse
 import adaptive_ot as aot
 from adaptive_ot.cli import main
 from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
-from interruption import hear_ctrl_c
+from interruption import PATIENCE
 
 COMMAND = [sys.executable, "-m", "adaptive_ot"]
 
 
 def run(*arguments, **options):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=120, **options)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, **options)
 
 
 @pytest.fixture
@@ -310,9 +310,7 @@ def on_a_terminal(arguments, interrupt_at=None):
         pytest.skip("needs a pseudo-terminal")
     leader, follower = os.openpty()
     environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
-    process = subprocess.Popen(
-        [*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, env=environment, preexec_fn=hear_ctrl_c
-    )
+    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, env=environment)
     os.close(follower)
     seen = b""
     while True:
@@ -324,7 +322,7 @@ def on_a_terminal(arguments, interrupt_at=None):
             process.send_signal(signal.SIGINT)
             interrupt_at = None
     os.close(leader)
-    output = process.communicate(timeout=60)[0]
+    output = process.communicate(timeout=PATIENCE)[0]
     return process.returncode, output.decode(), seen.decode()
 
 

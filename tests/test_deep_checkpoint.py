@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import adaptive_ot as aot
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from budget import mostly_slow
 
 CONFIG = {"method": "aot", "seed": 3, "settings": {"beta": 1.5}}
 KINDS = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8, torch.bool]
@@ -143,12 +144,13 @@ def flipped(content, bit):
     return bytes(changed)
 
 
-def test_every_flipped_bit_is_detected(tmp_path):
+@pytest.mark.parametrize("flips", mostly_slow([100, 1000], 1))
+def test_every_flipped_bit_is_detected(tmp_path, flips):
     saved(tmp_path, 10, 20)
     rng, paths = np.random.default_rng(0), [tmp_path / name for name in files(20)]
     contents = [path.read_bytes() for path in paths]
     sizes = [8 * len(content) for content in contents]
-    for _ in range(1000):
+    for _ in range(flips):
         which = int(rng.integers(2))
         paths[which].write_bytes(flipped(contents[which], int(rng.integers(sizes[which]))))
         found = load_checkpoint(tmp_path, CONFIG)
@@ -162,12 +164,13 @@ def test_every_flipped_bit_is_detected(tmp_path):
     assert found.step == 20
 
 
-def test_every_bit_of_a_manifest_counts(tmp_path):
+@pytest.mark.parametrize("every", mostly_slow([11, 1], 1))
+def test_every_bit_of_a_manifest_counts(tmp_path, every):
     """Also those that JSON does not care about: 1e5 is 1E5."""
     save_checkpoint(tmp_path, Checkpoint(1, {}, {"rate": 1e-07, "é": [True]}), CONFIG)
     path = tmp_path / files(1)[0]
     content = path.read_bytes()
-    for bit in range(8 * len(content)):
+    for bit in range(0, 8 * len(content), every):
         path.write_bytes(flipped(content, bit))
         with pytest.raises(aot.InvalidInput, match="a damaged manifest"):
             load_checkpoint(tmp_path, CONFIG)

@@ -26,7 +26,7 @@ from adaptive_ot.cli import deep_app, main, predicting, progress, show, training
 from adaptive_ot.cli.progress import cells_bar, training_bar
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
-from interruption import PATIENCE, hear_ctrl_c
+from interruption import PATIENCE
 
 COMMAND = [sys.executable, "-m", "adaptive_ot"]
 TASK = ["--dataset", "digits", "--root", "small.npz", "--source", "a", "--target", "b", "--output", "run"]
@@ -292,7 +292,7 @@ def in_a_process(arguments, interrupt=None):
         pytest.skip("needs a pseudo-terminal")
     leader, follower = os.openpty()
     places = {"PYTHONPATH": str(Path(aot.__file__).parents[1]), "COLUMNS": "150", "TERM": "xterm"}
-    options: Any = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "preexec_fn": hear_ctrl_c, "text": True}
+    options: Any = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "text": True}
     with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, **options) as process:
         os.close(follower)
         seen = b""

@@ -21,6 +21,8 @@ from adaptive_ot.deep.data.domain import Domain
 from adaptive_ot.deep.data.images import ImageFile, check_image, quietly, read_image
 from adaptive_ot.deep.data.stores import open_store
 from adaptive_ot.errors import DataError, InvalidInput
+from budget import mostly_slow
+from interruption import PATIENCE
 
 CPU = torch.device("cpu")
 RANDOM = np.random.default_rng(0)
@@ -118,27 +120,23 @@ FORMATS = {
     "TIFF": lambda picture: encoded(picture, "TIFF"),
     "TIFF, compressed": lambda picture: encoded(picture, "TIFF", compression="tiff_lzw"),
 }
-MUTATIONS = 650  # of each: more than 9,000 in all
-WHOLE = 100  # of these are files; the others lie in an archive, which is much faster
 
 
-def test_enough_files_are_mutated():
-    assert MUTATIONS * len(FORMATS) >= 9000
-
-
+@pytest.mark.parametrize("mutations", mostly_slow([80, 650], 1))  # of each: in the end, more than 9,000
 @pytest.mark.parametrize("kind", FORMATS)
-def test_mutated_files_give_pixels_or_a_data_error(tmp_path, kind):
+def test_mutated_files_give_pixels_or_a_data_error(tmp_path, kind, mutations):
     """Warnings are errors here, so nothing else gets out either."""
+    whole = mutations // 5  # of these are files; the others lie in an archive, which is much faster
     random = np.random.default_rng(sum(map(ord, kind)))
     original = FORMATS[kind](Image.fromarray(PICTURE))
-    contents = [mutated(original, random) for _ in range(MUTATIONS)]
-    files = [written(tmp_path / f"{number}.jpg", each) for number, each in enumerate(contents[:WHOLE])]
+    contents = [mutated(original, random) for _ in range(mutations)]
+    files = [written(tmp_path / f"{number}.jpg", each) for number, each in enumerate(contents[:whole])]
     archive = tmp_path / "archive"
-    archive.write_bytes(b"".join(contents[WHOLE:]))
-    starts = np.cumsum([0, *map(len, contents[WHOLE:-1])]).tolist()
+    archive.write_bytes(b"".join(contents[whole:]))
+    starts = np.cumsum([0, *map(len, contents[whole:-1])]).tolist()
     files += [
         ImageFile(f"archive/{number}.jpg", str(archive), start, len(each))
-        for number, (start, each) in enumerate(zip(starts, contents[WHOLE:], strict=True))
+        for number, (start, each) in enumerate(zip(starts, contents[whole:], strict=True))
     ]
     errors = []
     with quietly():
@@ -149,10 +147,10 @@ def test_mutated_files_give_pixels_or_a_data_error(tmp_path, kind):
                 assert pixels.dtype == np.uint8
             except DataError as error:
                 errors.append((image.name, error))
-    assert len(errors) > MUTATIONS / 4
+    assert len(errors) > mutations / 4
     assert all(error.path == name and "0x" not in error.reason for name, error in errors)
     if kind.startswith(("GIF", "TIFF")):  # not among the formats that are read, whole or not
-        assert len(errors) == MUTATIONS
+        assert len(errors) == mutations
         with pytest.raises(DataError, match="not a valid image of the kinds JPEG, PNG, BMP, WEBP, PPM"):
             read_image(written(tmp_path / "whole.gif", original), 16)
 
@@ -334,7 +332,7 @@ if __name__ == "__main__":
     path = tmp_path / "script.py"
     path.write_text(script)
     result = subprocess.run(
-        [sys.executable, path], input=pickle.dumps(good(domain)), capture_output=True, timeout=120, check=False
+        [sys.executable, path], input=pickle.dumps(good(domain)), capture_output=True, timeout=PATIENCE, check=False
     )
     assert (result.stdout.strip(), result.returncode) == (b"done", 0)
     if method == "fork":  # of the other kind torch itself may complain when they are ended early

@@ -20,6 +20,7 @@ from adaptive_ot.deep import networks
 from adaptive_ot.deep._torchvision import models
 from adaptive_ot.deep.networks import BACKBONES, GridPool, MeanPool, build_network
 from adaptive_ot.errors import InvalidInput, MissingDependency
+from interruption import PATIENCE
 
 DATA = os.environ.get("ADAPTIVE_OT_DATA")
 WIDTHS = {
@@ -222,7 +223,9 @@ assert not hasattr(_torchvision, "_declarations")
 importlib.reload(_torchvision)
 _torchvision.models.resnet18
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=120, env=os.environ | {"PYTHONPATH": path()})
+    subprocess.run(
+        [sys.executable, "-c", program], check=True, timeout=PATIENCE, env=os.environ | {"PYTHONPATH": path()}
+    )
 
 
 def path():

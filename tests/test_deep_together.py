@@ -110,6 +110,11 @@ def weights(output):
     return load_file(output / "checkpoints" / f"step-{STEPS:08}.safetensors")
 
 
+# Gradients of a batch are added up in another order by two processes. In float32 that is 1e-7 of their size at first,
+# and grows with every step, to 3e-6 here; a gradient that were wrong by a tenth would change weights by far more.
+ROUNDING = 1e-4
+
+
 @pytest.mark.parametrize("run", [*METHODS, "stream"])
 def test_two_processes_train_as_one(folder, run):
     alone, together = folder / "alone" / run, folder / "together" / run
@@ -117,11 +122,11 @@ def test_two_processes_train_as_one(folder, run):
     assert one.keys() == two.keys()
     for name in one:
         torch.testing.assert_close(
-            two[name], one[name], rtol=1e-5, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}"
+            two[name], one[name], rtol=ROUNDING, atol=ROUNDING, msg=lambda text, name=name: f"{name}: {text}"
         )
     for ours, theirs in zip(lines(together), lines(alone), strict=True):
         assert ours.pop("per_class") == theirs.pop("per_class")
-        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-5)
+        assert ours == pytest.approx(theirs, rel=ROUNDING, abs=ROUNDING)
     first, second = (json.loads((folder / f"{run}-{k}.json").read_text()) for k in range(2))
     assert {**first, "seconds": 0} == {**second, "seconds": 0}
     written = json.loads((together / "result.json").read_text())

@@ -12,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import _pricing
+from budget import mostly_slow
 from check import check_solution
 
 BATCHES = 10
@@ -113,7 +114,7 @@ def test_transportation_of_known_mass(n, m):
 # Random problems against HiGHS
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", mostly_slow(range(BATCHES), 2))
 def test_integer_problems_to_the_last_bit(batch):
     rng = np.random.default_rng(batch)
     for _ in range(INTEGER_PROBLEMS // BATCHES):
@@ -123,7 +124,7 @@ def test_integer_problems_to_the_last_bit(batch):
         check_solution(solution, *instance)
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", mostly_slow(range(BATCHES), 2))
 def test_real_problems(batch):
     rng = np.random.default_rng(1000 + batch)
     for _ in range(REAL_PROBLEMS // BATCHES):

@@ -15,6 +15,7 @@ from scipy.optimize import linear_sum_assignment
 import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import _near, _pricing, _walk
+from budget import mostly_slow
 from check import check_family_solution
 from problems import Instance, family_reference, weight_scale
 
@@ -147,14 +148,14 @@ def test_sorted_points_on_a_line_are_matched_in_order():
 # Random problems against HiGHS
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", mostly_slow(range(BATCHES), 2))
 def test_integer_partial_problems_to_the_last_bit(batch):
     rng = np.random.default_rng(batch)
     for _ in range(INTEGER_PROBLEMS // BATCHES):
         check_integer_problem(problems.integer_problem(rng), rng)
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", mostly_slow(range(BATCHES), 2))
 def test_integer_balanced_problems_to_the_last_bit(batch):
     rng = np.random.default_rng(100 + batch)
     solved = 0
@@ -174,7 +175,7 @@ def test_integer_balanced_problems_to_the_last_bit(batch):
     assert solved > INTEGER_PROBLEMS // BATCHES // 3
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", mostly_slow(range(BATCHES), 2))
 def test_real_partial_problems(batch):
     rng = np.random.default_rng(200 + batch)
     for _ in range(REAL_PROBLEMS // BATCHES):
@@ -191,7 +192,7 @@ def test_real_partial_problems(batch):
             assert abs(solution.value - reference) <= 1e-9 * weight_scale(instance, mass), (instance, mass)
 
 
-@pytest.mark.parametrize("batch", range(BATCHES))
+@pytest.mark.parametrize("batch", mostly_slow(range(BATCHES), 2))
 def test_real_balanced_problems(batch):
     rng = np.random.default_rng(300 + batch)
     for _ in range(REAL_PROBLEMS // BATCHES):
