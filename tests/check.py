@@ -110,9 +110,10 @@ def check_primal(
     row, column = plan.sum(axis=1), plan.sum(axis=0)
     mass = math.fsum(plan.ravel())
     carried = plan > 0
-    excess = [-plan.ravel(), row - mu, column - nu]
-    violation = max(0.0, *(float(part.max(initial=0.0)) for part in excess))
-    assert violation <= VIOLATION * max(mass, TINY)
+    assert most_broken(plan, mu, nu) <= VIOLATION * max(mass, TINY)
+    handed_out = as_numpy(solution.plan).astype(np.float64)
+    assert (handed_out <= plan).all(), "rounding made mass"
+    violation = most_broken(handed_out, mu, nu)
     assert abs(solution.violation - violation) <= 8 * EPSILON * max(mu.max(initial=0.0), nu.max(initial=0.0))
 
     costs = cost[carried] * plan[carried]
@@ -134,6 +135,19 @@ def check_primal(
     np.testing.assert_array_equal(active_target, carried.any(axis=0), err_msg="active_target")
     # A basis is a forest: at most n + m - 1 pairs carry mass.
     assert np.count_nonzero(carried) <= max(0, sum(plan.shape) - 1)
+
+
+def most_broken(
+    plan: np.ndarray, mu: np.ndarray, nu: np.ndarray, mass: float | None = None, *, equal: bool = False
+) -> float:
+    """By how much a plan breaks its constraints at worst: at most the weights or equal to them, and the mass."""
+    row, column = plan.sum(axis=1), plan.sum(axis=0)
+    broken = [-plan.ravel(), row - mu, column - nu]
+    if equal:
+        broken += [mu - row, nu - column]
+    elif mass is not None:
+        broken.append(np.array([abs(math.fsum(plan.ravel()) - mass)]))
+    return max(0.0, *(float(part.max(initial=0.0)) for part in broken))
 
 
 def check_dual(
@@ -240,12 +254,11 @@ def check_family_primal(
     assert not carried[np.isinf(cost)].any(), "a forbidden pair carries mass"
     assert not carried[mu == 0].any()
     assert not carried[:, nu == 0].any()
-    if mass is None:
-        broken = [np.abs(row - mu), np.abs(column - nu)]
-    else:
-        broken = [row - mu, column - nu, np.array([abs(moved - mass)])]
-    violation = max(0.0, *(float(part.max(initial=0.0)) for part in broken))
+    violation = most_broken(plan, mu, nu, mass, equal=mass is None)
     assert violation <= VIOLATION * max(moved, TINY), f"the plan breaks its constraints by {violation}"
+    handed_out = as_numpy(solution.plan).astype(np.float64)
+    assert (handed_out <= plan).all(), "rounding made mass"
+    violation = most_broken(handed_out, mu, nu, mass, equal=mass is None)
     largest = max(mu.max(initial=0.0), nu.max(initial=0.0), moved)
     assert abs(solution.violation - violation) <= sum(plan.shape) * EPSILON * largest + TINY
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 
 import adaptive_ot as aot
@@ -140,3 +141,47 @@ def test_unreachable_points_pay_for_their_weight_alone():
 def test_a_path_is_of_one_problem():
     with pytest.raises(aot.InvalidInput, match="single problem"):
         aot.mass_path(np.zeros((2, 3, 3)))
+
+
+def random_problem(shape):
+    rng = np.random.default_rng(2)
+    *batch, n, m = shape
+    mu, nu = rng.random((*batch, n)) + 0.1, rng.random((*batch, m)) + 0.1
+    return rng.standard_normal(shape), mu, nu * (mu.sum(axis=-1, keepdims=True) / nu.sum(axis=-1, keepdims=True))
+
+
+def single(problem, library):
+    """The same numbers in float32."""
+    arrays = [side.astype(np.float32) for side in problem]
+    return arrays if library == "numpy" else [torch.from_numpy(side) for side in arrays]
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+@pytest.mark.parametrize("shape", [(7, 9), (3, 7, 9)])
+@pytest.mark.parametrize(
+    ("marginals", "solver"),
+    [(each, aot.Exact()) for each in EXACT] + [(each, aot.Entropic(0.5)) for each in ENTROPIC],
+    ids=str,
+)
+def test_the_violation_is_that_of_the_plan_handed_out(marginals, solver, shape, library):
+    """In float32 too, where no rounding may lift a marginal above its weight."""
+    check_violation(shape, library, marginals, solver)
+
+
+def test_the_violation_of_larger_batches():
+    check_violation((2, 300, 260), "numpy", aot.AtMost(), aot.Exact())
+
+
+def check_violation(shape, library, marginals, solver):
+    cost, mu, nu = single(random_problem(shape), library)
+    found = aot.solve(cost, mu, nu, marginals=marginals, solver=solver)
+    solutions = [found] if len(shape) == 2 else list(found)
+    for index, solution in enumerate(solutions):
+        assert str(solution.plan.dtype).endswith("float32")
+        if len(shape) == 3:
+            assert np.array_equal(found.plan[index], solution.plan)
+            assert float(found.violation[index]) == pytest.approx(solution.violation, rel=1e-6)
+        expected = solution.problem.violation(solution.plan)
+        assert solution.violation == pytest.approx(expected, rel=1e-6, abs=1e-14)
+        if isinstance(marginals, aot.AtMost):
+            assert solution.violation <= 1e-15

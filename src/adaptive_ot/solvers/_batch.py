@@ -68,6 +68,11 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
             done = optimal[:stop]
             gap = float(answers.gap[:stop][done].max(initial=0.0))
             report(Progress("batch", 1, float(done.sum()) / batch, int(answers.iterations.sum()), 0, gap))
+    if problems.kind.dtype != np.float64:
+        sums = pairs.marginals((batch, n, m), problems.kind.dtype)
+        weights = problems.source_weights, problems.target_weights
+        excess = [(side - limit).max(axis=1, initial=0.0) for side, limit in zip(sums, weights, strict=True)]
+        np.maximum(*excess, out=answers.violation)
     status = [Status.OPTIMAL] * batch
     for b in np.flatnonzero(~optimal).tolist():
         done = np.count_nonzero(optimal)

@@ -13,7 +13,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot.costs import ArrayCost, Cost, SparseCost
 from adaptive_ot.marginals import AtMost, Bound, ChiSquareBall, Equal, FixedMass
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
+from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal, violation_of
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._pricing import Violated
@@ -217,10 +217,10 @@ def certified(
         status = Status.IMPRECISE
     else:
         status = Status.OPTIMAL
-    present = problem.cost.kind.present
+    transport, present = ListedTransport(problem.cost.shape, support), problem.cost.kind.present
     return Solution(
         problem=problem,
-        transport=ListedTransport(problem.cost.shape, support),
+        transport=transport,
         value=value,
         regularised_value=value,
         mass=float(mass.sum()),
@@ -232,7 +232,7 @@ def certified(
         active_target=present(target_marginal > 0),
         price=bound.price,
         gap=gap,
-        violation=violation,
+        violation=violation_of(problem, transport, (source_marginal, target_marginal)),
         status=status,
         iterations=pivots,
     )
