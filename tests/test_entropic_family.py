@@ -337,6 +337,34 @@ def test_awkward_problems(name, model, form):
             assert str(solution)
 
 
+@every_form
+@pytest.mark.parametrize("model", ["at most", "equal", "fixed", "soft"])
+@pytest.mark.parametrize("power", [-700, -960])
+def test_light_weights(model, form, power):
+    """Plans scale with the weights; where the entropy does not, its logarithm is a constant added to all costs."""
+    instance, epsilon, unit = random_instance(13, "equal"), 0.2, 2.0**power
+    cost, mu, nu = instance
+    with_dummies = form == "augmented" and model in ("at most", "fixed")
+    change = 0.0 if with_dummies else epsilon * math.log(unit) * (-1 if form == "counting" else 1)
+    models = {"at most": [aot.AtMost()] * 2, "equal": [aot.Equal()] * 2, "soft": [aot.SoftKL(1.0)] * 2}
+    models["fixed"] = [aot.FixedMass(0.4 * mu.sum()), aot.FixedMass(0.4 * mu.sum() * unit)]
+    one, light = models[model]
+    expected = solve((cost, mu, nu), one, epsilon, form)
+    found = solve((cost + change, unit * mu, unit * nu), light, epsilon, form)
+    np.testing.assert_allclose(found.plan / unit, expected.plan, rtol=0, atol=1e-8)
+    assert found.mass / unit == pytest.approx(expected.mass, rel=1e-8)
+
+
+def test_light_points():
+    x, z = np.random.default_rng(14).random((2, 40, 2))
+    weights, unit = np.full(40, 1 / 40), 2.0**-700
+    cost, solver = aot.DistanceCost(x, z, reach=0.3), aot.Entropic(0.01)
+    expected, found = aot.solve(cost, solver=solver), aot.solve(cost, unit * weights, unit * weights, solver=solver)
+    assert found.mass / unit == pytest.approx(expected.mass, rel=1e-8)
+    assert found.value / unit == pytest.approx(expected.value, rel=1e-8)
+    np.testing.assert_allclose(found.plan.toarray() / unit, expected.plan.toarray(), rtol=0, atol=1e-9)
+
+
 @pytest.mark.parametrize("offset", [-1e8, 1e8])
 @every_model
 def test_costs_far_from_zero(model, offset):
