@@ -77,7 +77,7 @@ def scale_by(t, factor):
         t[j] *= factor
 
 
-@reduced
+@fused
 def exponents(out, costs, h, minus, inverse_epsilon):
     """h_j - C_j / epsilon - minus."""
     for j in range(out.size):
