@@ -91,6 +91,60 @@ def test_value_twice(entropy, seed):
 
 
 @pytest.mark.parametrize("entropy", ENTROPIES)
+@pytest.mark.parametrize("model", ["at most", "equal", "fixed", "soft"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_plan_twice(model, entropy, seed):
+    inputs, solver = random_inputs(seed), solver_for(entropy, seed)
+    of = family("fixed" if model == "at most" else model, inputs, seed)(transport_plan, solver)
+    function = (lambda *given: transport_plan(*given, solver=solver)) if model == "at most" else of
+    assert torch.autograd.gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_value_three_times(entropy):
+    """The gradient of the value, once by cost and weights, judged as any function that can be differentiated twice."""
+    inputs, solver = random_inputs(1), solver_for(entropy, 0)
+
+    def gradients(*given):
+        return torch.autograd.grad(transport_value(*given, solver=solver), given, create_graph=True)
+
+    assert torch.autograd.gradgradcheck(gradients, inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_a_penalty_on_the_gradient_of_a_loss_that_is_linear_in_the_plan_counts():
+    cost, _, _ = random_inputs(2)
+    by = torch.randn(cost.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    def penalty(cost):
+        loss = (by * transport_plan(cost, solver=aot.Entropic(0.5, tolerance=1e-13))).sum()
+        (gradient,) = torch.autograd.grad(loss, cost, create_graph=True)
+        return (gradient**2).sum()
+
+    assert penalty(cost).requires_grad
+    assert torch.autograd.gradcheck(penalty, cost, eps=1e-6, atol=1e-6, rtol=1e-5)
+
+
+def test_a_plan_of_which_everything_moves_twice():
+    """Where the weights of both sides are met, a constant may move from one side to the other."""
+    cost = torch.randn(4, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64) - 5
+    for entropy in ("product", "counting"):
+        function = lambda c, e=entropy: transport_plan(c, solver=aot.Entropic(0.5, e, tolerance=1e-13))  # noqa: E731
+        assert torch.autograd.gradgradcheck(function, cost.requires_grad_(), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_a_value_without_second_derivatives_says_so():
+    """The value of robust transport bends, but nobody computes by how much; that of a linear programme does not."""
+    cost, mu = torch.randn(3, 3, dtype=torch.float64, requires_grad=True), torch.full((3,), 1 / 3, requires_grad=True)
+    value = transport_value(cost, mu, marginals=aot.ChiSquareBall(0.2))
+    for gradient in torch.autograd.grad(value, (cost, mu), create_graph=True):
+        with pytest.raises(aot.InvalidInput, match="twice"):
+            torch.autograd.grad(gradient.sum() + (cost**2).sum(), cost, retain_graph=True)
+    (gradient,) = torch.autograd.grad(transport_value(cost, mu), cost, create_graph=True)
+    (second,) = torch.autograd.grad((gradient * cost).sum(), cost)
+    torch.testing.assert_close(second, gradient)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
 def test_batched_is_looped(entropy):
     generator = torch.Generator().manual_seed(0)
     cost = torch.randn(4, 6, 5, generator=generator, dtype=torch.float64)
