@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import entropic
-from adaptive_ot.solvers.softmin import compiled
+from adaptive_ot.solvers.softmin import compiled, small
 from budget import mostly_slow
 from check import as_numpy
 from interruption import interrupt
@@ -103,6 +103,16 @@ def minimise_primal(instance, epsilon, form):
     objective = cvxpy.sum(cvxpy.multiply(cost, plan)) + epsilon * cvxpy.sum(entropies)
     value = least_by_clarabel(objective, [rows <= mu, columns <= nu])
     return value, np.asarray(plan.value)
+
+
+@pytest.fixture(
+    autouse=True, scope="module", params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["", "compiled"]
+)
+def small_problems(request):
+    """How small problems are solved where a test does not say."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "worth_compiling", lambda: request.param)
+        yield
 
 
 def solve(instance, epsilon, form, *, check=True, **options):
@@ -497,21 +507,26 @@ def test_sparse_costs_forbid_the_other_pairs(form, epsilon):
     assert sparse.issparse(one.plan)
 
 
-def in_steps(instance, epsilon, form, monkeypatch, **options):
-    """Not in one piece of compiled code."""
-    with monkeypatch.context() as patch:
-        patch.setattr(entropic, "SMALL", 0)
-        return solve(instance, epsilon, form, tolerance=PRECISE, **options)
-
-
 @every_form
 @pytest.mark.parametrize("epsilon", [0.003, 0.1, 1.0, 100.0])
 @pytest.mark.parametrize("forbidden", [0.0, 0.4])
-def test_compiled_in_one_piece_or_step_by_step(form, epsilon, forbidden, monkeypatch):
+def test_compiled_interpreted_or_as_a_large_problem(form, epsilon, forbidden, monkeypatch):
     instance = random_instance(5, 40, 30)
     instance.cost[np.random.default_rng(5).random((40, 30)) < forbidden] = np.inf
-    whole = solve(instance, epsilon, form, tolerance=PRECISE)
-    assert_same(whole, in_steps(instance, epsilon, form, monkeypatch), 1e-9)
+    whole = solve(instance, epsilon, form, tolerance=PRECISE, compiled=True)
+    assert_same(whole, solve(instance, epsilon, form, tolerance=PRECISE, compiled=False), 1e-9)
+    monkeypatch.setattr(entropic, "SMALL", 0)
+    assert_same(whole, solve(instance, epsilon, form, tolerance=PRECISE), 1e-9)
+
+
+@every_form
+@pytest.mark.parametrize("forbidden", [0.0, 0.4])
+def test_interpreted_with_more_equations_than_are_solved_directly(form, forbidden, monkeypatch):
+    instance = random_instance(6, 40, 30)
+    instance.cost[np.random.default_rng(6).random((40, 30)) < forbidden] = np.inf
+    whole = solve(instance, 0.03, form, tolerance=PRECISE, compiled=True)
+    monkeypatch.setattr(entropic, "FEW_TARGETS", 0)
+    assert_same(whole, solve(instance, 0.03, form, tolerance=PRECISE, compiled=False), 1e-9)
 
 
 @every_form
@@ -572,7 +587,7 @@ def test_torch_softmin(form, points, monkeypatch):
     monkeypatch.setattr(gpu.TorchSoftmin, "device", "cpu", raising=False)
     for block in (2**20, 3 * 17):
         monkeypatch.setattr(gpu, "ENTRIES_PER_BLOCK", block)
-        assert_same(expected, in_steps((cost, mu, nu), 0.1, form, monkeypatch), 1e-9)
+        assert_same(expected, solve((cost, mu, nu), 0.1, form, tolerance=PRECISE), 1e-9)
 
 
 # 5. Derivatives

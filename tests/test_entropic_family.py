@@ -19,7 +19,7 @@ import problems
 from adaptive_ot.solvers import entropic
 from adaptive_ot.solvers.softmin import compiled
 from problems import Instance, least_by_clarabel
-from test_entropic import awkward, entropy
+from test_entropic import awkward, entropy, small_problems  # noqa: F401
 
 FORMS = ["augmented", "product", "counting"]
 every_form = pytest.mark.parametrize("form", FORMS)
@@ -421,12 +421,14 @@ def test_every_kind_of_cost_gives_the_same(model, form, epsilon, monkeypatch):
     chosen, (matrix, *weights) = as_model(model, instance), instance
     first = solve(instance, chosen, epsilon, form, tolerance=1e-12)
 
-    def same(cost):
-        other = solve((cost, *weights), chosen, epsilon, form, tolerance=1e-11)
+    def same(cost, **options):
+        other = solve((cost, *weights), chosen, epsilon, form, tolerance=1e-11, **options)
         np.testing.assert_allclose(other.sparse_plan.toarray(), first.plan, atol=1e-9)
         assert other.regularised_value == pytest.approx(first.regularised_value, rel=1e-9)
         assert other.gap == pytest.approx(first.gap, rel=1e-5, abs=1e-8)
 
+    same(matrix, compiled=True)
+    same(matrix, compiled=False)
     same(sparse.csr_array(matrix))
     same(aot.DistanceCost(x, z, 2.0))
     monkeypatch.setattr(entropic, "SMALL", 0)

@@ -305,11 +305,12 @@ def climb(
     tell: Callable[[float, int, float], None] | None,
     level: float,
     passes_before: int,
+    direct: bool,
 ) -> Ascent:
-    """Newton steps at one epsilon until error and factor are below their goals."""
+    """Newton steps at one epsilon until error and factor are below their goals; `direct` says how to solve for them."""
     point = evaluate(softmin, dual, gamma)
     each, least = 3 if dual.amount > 0 else 1, LEAST_DAMPING
-    passes, steps, damping, direct, longest = each, 0, FIRST_DAMPING, False, LONGEST_STEP
+    passes, steps, damping, longest = each, 0, FIRST_DAMPING, LONGEST_STEP
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
     if dual.amount > 0 and not dual.augmented:
         weight = dual.amount
@@ -366,11 +367,13 @@ def ascend(
     tolerance: float,
     max_passes: int,
     tell: Callable[[float, int, float], None] | None,
+    direct: bool = False,
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
     How large, `size` tells, that of the potentials. From one level to the next these are extrapolated: towards zero
-    they become linear in epsilon. `climb` is the function above, or its compiled form.
+    they become linear in epsilon. `climb` is the function above, or its compiled form. `direct` says that Newton's
+    equations are few enough to be solved directly from the start.
     """
     level, factor = max(epsilon, FIRST_SHARE * size), FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)
@@ -383,7 +386,7 @@ def ascend(
         goal = tolerance if last else max(tolerance, LEVEL_ERROR)
         goal_factor = math.inf if last else LEVEL_FACTOR
         budget = max_passes - passes if last else (max_passes - passes) // 2
-        reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes)
+        reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes, direct)
         passes += reached.passes
         if last:
             return reached._replace(passes=passes)

@@ -3,6 +3,8 @@
 The method of Jonker and Volgenant (1987), in which a row may also stay alone at cost zero. Prices of the columns (the
 potentials g <= 0) only fall, and only those of paired columns, so the pairs at the end are optimal. First the rows bid
 for columns as in an auction; the rows left waiting then get theirs along shortest alternating paths.
+
+Loops instead of array expressions: they compile in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -24,12 +26,14 @@ def assign(cost, partner, price, most_steps):
     Returns how many times a row was looked at; more than `most_steps` means that it gave up.
     """
     n, m = cost.shape
-    owner = np.full(m, ALONE)
-    partner[:] = ALONE
-    price[:] = 0.0
-    waiting = np.empty(n, np.int64)
+    owner, taken, waiting = np.empty(m, np.int64), np.empty(m), np.empty(n, np.int64)
+    for i in range(n):
+        partner[i] = ALONE
+    for j in range(m):
+        owner[j], price[j] = ALONE, 0.0
     count, steps = _bid(cost, partner, owner, price, waiting)
-    taken = np.where(owner == ALONE, 0.0, np.inf)
+    for j in range(m):
+        taken[j] = 0.0 if owner[j] == ALONE else np.inf
     for k in range(count):
         if steps > most_steps:
             break
@@ -87,9 +91,10 @@ def _augment(cost, partner, owner, taken, price, start):
     Returns the number of rows looked at.
     """
     m = price.size
-    distance, open_price = np.full(m, np.inf), price.copy()
-    previous, closed, closed_distance = np.empty(m, np.int64), np.empty(m, np.int64), np.empty(m)
-    count = 0
+    distance, open_price, closed_distance = np.empty(m), np.empty(m), np.empty(m)
+    previous, closed, count = np.empty(m, np.int64), np.empty(m, np.int64), 0
+    for j in range(m):
+        distance[j], open_price[j] = np.inf, price[j]
     row, offset = start, 0.0
     end, end_row = 0.0, start
     while True:

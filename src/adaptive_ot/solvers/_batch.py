@@ -20,15 +20,13 @@ from adaptive_ot.solvers._scan import pairs_below
 from adaptive_ot.solvers._simplex import (
     PIVOTS_PER_NODE,
     WORK_PER_CALL,
-    carrying_pairs,
+    Arcs,
+    Tree,
     optimise,
-    settled,
-    slack_arcs,
-    slack_tree,
-    with_pairs,
+    settle,
 )
 from adaptive_ot.solvers._threads import run_together
-from adaptive_ot.solvers._weights import are_equal, fit, network_weights
+from adaptive_ot.solvers._weights import common_unit, fill_rounded, fit
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 # Problems of more pairs get a solver that looks at few of them, and threads, of their own.
@@ -53,8 +51,13 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
         def solve_share(part: slice) -> None:
             # Kernels that know only float64 are compiled once.
             cost = costs[part].astype(np.float64, copy=False)
-            weights = problems.source_weights[part], problems.target_weights[part]
-            _solve_all(cost, *weights, *limits, pairs.part(part), answers.part(part), optimal[part])
+            mu, nu = problems.source_weights[part], problems.target_weights[part]
+            unit = common_unit(mu, nu)
+            matches = (unit > 0) & (mu[:, 0] == nu[:, 0]) if n and m else unit > 0
+            # Two kernels, so that only what is needed is compiled.
+            for solve, these in ((_match_all, matches), (_flow_all, ~matches)):
+                if these.any():
+                    solve(these, cost, mu, nu, unit, *limits, pairs.part(part), answers.part(part), optimal[part])
 
         threads = min(numba.get_num_threads(), batch * n * m // PAIRS_PER_THREAD + 1)
         step = threads * (PAIRS_PER_CALL // max(1, n * m))
@@ -107,29 +110,47 @@ def _store(solution: Solution, b: int, pairs: PairLists, answers: Answers) -> No
 
 
 @kernel
-def _solve_all(cost, mu, nu, max_pivots, tolerance, pairs, answers, optimal):
-    """Solve one problem after the other."""
+def _match_all(these, cost, mu, nu, unit, max_pivots, tolerance, pairs, answers, optimal):
+    """Solve assignments one after the other."""
     for b in range(optimal.size):
-        rows, columns, mass = pairs.rows[b], pairs.columns[b], pairs.mass[b]
-        f, g = answers.source_potential[b], answers.target_potential[b]
-        if are_equal(mu[b]) and are_equal(nu[b]) and mu[b, 0] == nu[b, 0]:
-            count, steps = _match(cost[b], mu[b, 0], max_pivots, rows, columns, mass, f, g)
-        else:
-            count, steps = _flow(cost[b], mu[b], nu[b], max_pivots, rows, columns, mass, f)
-        answers.iterations[b], pairs.length[b] = steps, max(0, count)
-        _transform(cost[b], f, g)
-        source_marginal, target_marginal = answers.source_marginal[b], answers.target_marginal[b]
-        source_marginal[:], target_marginal[:] = 0.0, 0.0
-        value, total = 0.0, 0.0
-        for k in range(pairs.length[b]):
-            value += cost[b, rows[k], columns[k]] * mass[k]
-            total += mass[k]
-            source_marginal[rows[k]] += mass[k]
-            target_marginal[columns[k]] += mass[k]
-        answers.value[b], answers.regularised_value[b], answers.mass[b] = value, value, total
-        answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
-        answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
-        optimal[b] = count >= 0 and answers.gap[b] <= tolerance * max(1.0, abs(value))
+        if these[b]:
+            f, g = answers.source_potential[b], answers.target_potential[b]
+            lists = pairs.rows[b], pairs.columns[b], pairs.mass[b]
+            pairs.length[b], answers.iterations[b] = _match(cost[b], mu[b, 0], max_pivots, *lists, f, g)
+            optimal[b] = _certify(b, cost, mu, nu, tolerance, pairs, answers)
+
+
+@kernel
+def _flow_all(these, cost, mu, nu, unit, max_pivots, tolerance, pairs, answers, optimal):
+    """Solve problems of any weights one after the other."""
+    for b in range(optimal.size):
+        if these[b]:
+            lists = pairs.rows[b], pairs.columns[b], pairs.mass[b]
+            f = answers.source_potential[b]
+            pairs.length[b], answers.iterations[b] = _flow(cost[b], mu[b], nu[b], unit[b], max_pivots, *lists, f)
+            optimal[b] = _certify(b, cost, mu, nu, tolerance, pairs, answers)
+
+
+@kernel
+def _certify(b, cost, mu, nu, tolerance, pairs, answers):
+    """Fill in what follows from the pairs of a problem and its source potentials; returns whether it is optimal."""
+    rows, columns, mass = pairs.rows[b], pairs.columns[b], pairs.mass[b]
+    f, g = answers.source_potential[b], answers.target_potential[b]
+    source_marginal, target_marginal = answers.source_marginal[b], answers.target_marginal[b]
+    finished = pairs.length[b] >= 0
+    pairs.length[b] = max(0, pairs.length[b])
+    _transform(cost[b], f, g)
+    source_marginal[:], target_marginal[:] = 0.0, 0.0
+    value, total = 0.0, 0.0
+    for k in range(pairs.length[b]):
+        value += cost[b, rows[k], columns[k]] * mass[k]
+        total += mass[k]
+        source_marginal[rows[k]] += mass[k]
+        target_marginal[columns[k]] += mass[k]
+    answers.value[b], answers.regularised_value[b], answers.mass[b] = value, value, total
+    answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
+    answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
+    return finished and answers.gap[b] <= tolerance * max(1.0, abs(value))
 
 
 @kernel
@@ -148,39 +169,90 @@ def _match(cost, weight, max_steps, rows, columns, mass, f, g):
 
 
 @kernel
-def _flow(cost, mu, nu, max_pivots, rows, columns, mass, f):
+def _flow(cost, mu, nu, unit, max_pivots, rows, columns, mass, f):
     """Solve by the simplex, over all negative pairs; returns like `_match`."""
-    n = mu.size
+    n, m = mu.size, nu.size
     i, j, costs = pairs_below(cost, 0.0, cost.size)
-    weights = network_weights(mu, nu, i, j, True)
-    slack = slack_arcs(n, nu.size)
-    arcs = with_pairs(slack, n, *_useful(i, j, costs, weights.target))
-    cursor = slack.tail.size if arcs.tail.size > slack.tail.size else 0
-    tree = slack_tree(weights.source, weights.target)
+    source, target, real = np.empty(n, np.int64), np.empty(m, np.int64), np.empty(n + m)
+    if unit > 0:
+        for k in range(n):
+            source[k] = round(mu[k] / unit)
+        for k in range(m):
+            target[k] = round(nu[k] / unit)
+    else:
+        fill_rounded(mu, nu, i, j, True, source, target, real)
+    arcs, tree = _all_slack(source, target, i, j, costs)
     limit = min(max_pivots, PIVOTS_PER_NODE * tree.parent.size)
-    pivots, _, finished = optimise(tree, np.uint32(n), arcs, 0.0, cursor, limit, WORK_PER_CALL)
+    first = n + m if arcs.cost.size > n + m else 0  # look at the pairs before the slack arcs
+    pivots, _, finished = optimise(tree, np.uint32(n), arcs, 0.0, first, limit, WORK_PER_CALL)
     for k in range(n):
         f[k] = min(tree.potential[k], 0.0)
-    flow, least = settled(tree, weights.real)
-    if weights.unit > 0:
-        for k in range(least.size):
-            flow[k], least[k] = tree.flow[k] * weights.unit, 0.0
-    i, j, carried, _ = carrying_pairs(tree, n, flow, least)
-    if weights.unit == 0:
-        fit(carried, i, j, mu, nu)
-    for k in range(i.size):
-        rows[k], columns[k], mass[k] = i[k], j[k], carried[k]
-    return i.size if finished else -1, pivots
+    flow, least = np.zeros(n + m + 1), np.zeros(n + m + 1)
+    if unit > 0:
+        for k in range(n + m):
+            flow[k] = tree.flow[k] * unit
+    else:
+        settle(tree, real, flow, least)
+    count = _list_carrying(tree, n, flow, least, rows, columns, mass)
+    if unit == 0:
+        fit(mass[:count], rows[:count], columns[:count], mu, nu)
+    return count if finished else -1, pivots
+
+
+@kernel
+def _list_carrying(tree, sources, flow, least, rows, columns, mass):
+    """`carrying_pairs`, sorted by counting: returns how many there are."""
+    root = tree.parent.size - 1
+    row_of, column_of, nodes = np.empty(root, np.int64), np.empty(root, np.int64), np.empty(root, np.int64)
+    by_column, count = np.empty(root, np.int64), 0
+    for node in range(root):
+        parent = np.int64(tree.parent[node])
+        if parent != root and flow[node] > least[node]:
+            row_of[node] = node if node < sources else parent
+            column_of[node] = (parent if node < sources else node) - sources
+            nodes[count] = node
+            count += 1
+    _sort(nodes, count, column_of, by_column)
+    _sort(by_column, count, row_of, nodes)
+    for k in range(count):
+        rows[k], columns[k], mass[k] = row_of[nodes[k]], column_of[nodes[k]], flow[nodes[k]]
+    return count
+
+
+@kernel
+def _sort(nodes, count, keys, out):
+    """Write the nodes to `out` by their keys, otherwise in the order they have."""
+    start = np.zeros(keys.size + 1, np.int64)
+    for k in range(count):
+        start[keys[nodes[k]] + 1] += 1
+    for key in range(keys.size):
+        start[key + 1] += start[key]
+    for k in range(count):
+        key = keys[nodes[k]]
+        out[start[key]] = nodes[k]
+        start[key] += 1
 
 
 @register_jitable
-def _useful(rows, columns, costs, target_weights):
-    """The pairs whose target takes something."""
-    count = 0
+def _all_slack(source, target, rows, columns, costs):
+    """`slack_arcs`, `with_pairs` and `slack_tree` in loops, which compile faster, for pairs whose target takes any."""
+    n, root = source.size, source.size + target.size
+    tail, head = np.empty(root + rows.size, np.uint32), np.empty(root + rows.size, np.uint32)
+    cost, flow = np.zeros(root + rows.size), np.zeros(root + 1, np.int64)
+    parent, depth = np.empty(root + 1, np.uint32), np.empty(root + 1, np.int32)
+    following, preceding = np.empty(root + 1, np.uint32), np.empty(root + 1, np.uint32)
+    for node in range(root):
+        flow[node] = source[node] if node < n else target[node - n]
+        tail[node], head[node] = (node, root) if node < n else (root, node)
+        parent[node], depth[node], following[node], preceding[node + 1] = root, 1, node + 1, node
+    parent[root], depth[root], following[root], preceding[0] = root, 0, 0, root
+    size = root
     for k in range(rows.size):
-        rows[count], columns[count], costs[count] = rows[k], columns[k], costs[k]
-        count += target_weights[columns[k]] > 0
-    return rows[:count], columns[:count], costs[:count]
+        if target[columns[k]] > 0:
+            tail[size], head[size], cost[size] = rows[k], n + columns[k], costs[k]
+            size += 1
+    arcs = Arcs(tail[:size], head[:size], cost[:size])
+    return arcs, Tree(parent, following, preceding, depth, flow, np.zeros(root + 1), np.zeros(root + 1))
 
 
 @kernel

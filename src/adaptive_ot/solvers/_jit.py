@@ -2,19 +2,56 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import numba
 from numba import float64
+from numba.core import event
 from numba.extending import intrinsic
+
+# Compiling for longer than this, in all, is announced.
+SILENT_SECONDS = 2.0
 
 # When the files of all kernels, here and in folders below, were last changed.
 _SOURCES = tuple((path.name, path.stat().st_mtime_ns) for path in sorted(Path(__file__).parent.rglob("*.py")))
 
 _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+
+
+class Announcement(event.Listener):
+    """One message in the log of a process, while its first long compilation is under way."""
+
+    def __init__(self) -> None:
+        self.dispatcher: Any = None  # the kernel that is being compiled: the outermost, since kernels call others
+        self.started, self.seconds, self.timer = 0.0, 0.0, Timer(0.0, self.announce)
+
+    def on_start(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if self.dispatcher is None and dispatcher.py_func.__module__.startswith(__package__ or ""):
+            self.dispatcher, self.started = dispatcher, time.perf_counter()
+            self.timer = Timer(max(0.0, SILENT_SECONDS - self.seconds), self.announce)
+            self.timer.daemon = True
+            self.timer.start()
+
+    def on_end(self, event: Any) -> None:
+        if event.data["dispatcher"] is self.dispatcher:
+            self.timer.cancel()
+            self.dispatcher, self.seconds = None, self.seconds + time.perf_counter() - self.started
+
+    def announce(self) -> None:
+        event.unregister("numba:compile", self)
+        logging.getLogger("adaptive_ot").warning(
+            "Compiling kernels for their first use. The machine code is kept on disk; later runs start at once."
+        )
+
+
+event.register("numba:compile", Announcement())
 
 
 def kernel(function: Callable[..., Any]) -> Any:
@@ -35,6 +72,16 @@ def kernel(function: Callable[..., Any]) -> Any:
     with suppress(AttributeError):
         compiled._cache._cache_file._source_stamp = _SOURCES
     return compiled
+
+
+def has_machine_code(compiled: Any) -> bool:
+    """Whether a kernel was compiled for this machine before, by this process or, as its files on disk tell, another."""
+    if compiled.signatures:
+        return True
+    with suppress(AttributeError, OSError):
+        kept = compiled._cache._cache_file._load_index()
+        return any(key[1] == compiled.targetctx.codegen().magic_tuple() for key in kept)
+    return False
 
 
 def reduced(function: Callable[..., Any]) -> Any:

@@ -23,7 +23,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from adaptive_ot.solvers._jit import inlined, kernel
 
@@ -62,65 +61,30 @@ class Arcs(NamedTuple):
     cost: np.ndarray
 
 
-@register_jitable
-def slack_tree(source_weights, target_weights):
+def slack_tree(source_weights: np.ndarray, target_weights: np.ndarray) -> Tree:
     """The tree in which everything goes to, or comes from, the root."""
-    size = source_weights.size + target_weights.size + 1
-    parent, depth, flow = np.empty(size, np.uint32), np.empty(size, np.int32), np.empty(size, np.int64)
-    following, preceding = np.empty(size, np.uint32), np.empty(size, np.uint32)
-    tree = Tree(parent, following, preceding, depth, flow, np.zeros(size), np.zeros(size))
-    _hang_from_root(tree, source_weights, target_weights)
-    return tree
+    flow = np.concatenate((source_weights, target_weights, [0]))
+    nodes, size, root = np.arange(flow.size, dtype=np.uint32), flow.size, flow.size - 1
+    depth = np.ones(size, np.int32)
+    depth[root] = 0
+    parent = np.full(size, root, np.uint32)
+    return Tree(parent, np.roll(nodes, -1), np.roll(nodes, 1), depth, flow, np.zeros(size), np.zeros(size))
 
 
-@kernel
-def _hang_from_root(tree, source_weights, target_weights):
-    sources, root = source_weights.size, source_weights.size + target_weights.size
-    for node in range(root):
-        tree.parent[node], tree.depth[node] = root, 1
-        tree.flow[node] = source_weights[node] if node < sources else target_weights[node - sources]
-        tree.following[node], tree.preceding[node + 1] = node + 1, node
-    tree.parent[root], tree.depth[root], tree.flow[root] = root, 0, 0
-    tree.following[root], tree.preceding[0] = 0, root
-
-
-@register_jitable
-def _empty_arcs(size):
-    return Arcs(np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size))
-
-
-@register_jitable
-def slack_arcs(sources, targets):
+def slack_arcs(sources: int, targets: int) -> Arcs:
     """They are priced like any other arc, or the answer would be wrong."""
-    arcs = _empty_arcs(sources + targets)
-    _fill_slack(arcs, sources)
-    return arcs
+    root = sources + targets
+    nodes = np.arange(root, dtype=np.uint32)
+    is_source = nodes < sources
+    return Arcs(
+        np.where(is_source, nodes, np.uint32(root)), np.where(is_source, np.uint32(root), nodes), np.zeros(root)
+    )
 
 
-@kernel
-def _fill_slack(arcs, sources):
-    root = arcs.tail.size
-    for node in range(root):
-        arcs.tail[node], arcs.head[node] = (node, root) if node < sources else (root, node)
-        arcs.cost[node] = 0.0
-
-
-@register_jitable
-def with_pairs(arcs, sources, rows, columns, costs):
+def with_pairs(arcs: Arcs, sources: int, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> Arcs:
     """The arcs, followed by those of some pairs."""
-    longer = _empty_arcs(arcs.tail.size + rows.size)
-    _fill_pairs(longer, arcs, sources, rows, columns, costs)
-    return longer
-
-
-@kernel
-def _fill_pairs(longer, arcs, sources, rows, columns, costs):
-    first = arcs.tail.size
-    for k in range(first):
-        longer.tail[k], longer.head[k], longer.cost[k] = arcs.tail[k], arcs.head[k], arcs.cost[k]
-    for k in range(rows.size):
-        tail, head = rows[k], sources + columns[k]
-        longer.tail[first + k], longer.head[first + k], longer.cost[first + k] = tail, head, costs[k]
+    pairs = rows.astype(np.uint32), (columns + sources).astype(np.uint32), costs
+    return Arcs(*(np.concatenate(both) for both in zip(arcs, pairs, strict=True)))
 
 
 def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:
@@ -299,16 +263,15 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
     return pivots, cursor, False
 
 
-@register_jitable
-def settled(tree, weights):
+def settled(tree: Tree, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The flows of a tree for real weights (of sources, then targets), and their rounding."""
     flow, rounding = np.zeros(tree.parent.size), np.zeros(tree.parent.size)
-    _settle(tree, weights, flow, rounding)
+    settle(tree, weights, flow, rounding)
     return flow, rounding
 
 
 @kernel
-def _settle(tree, weights, flow, rounding):
+def settle(tree, weights, flow, rounding):
     """From the leaves up: a flow is the sum of the weights, with signs, on and below a node."""
     root = tree.parent.size - 1
     for node in range(root):
@@ -320,49 +283,16 @@ def _settle(tree, weights, flow, rounding):
         node = tree.preceding[node]
 
 
-@register_jitable
-def carrying_pairs(tree, sources, flow, least):
+def carrying_pairs(
+    tree: Tree, sources: int, flow: np.ndarray, least: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns, flows and costs of the pairs in the tree that carry more than `least`, by row, then column."""
-    room = tree.parent.size - 1
-    rows, columns = np.empty(room, np.int64), np.empty(room, np.int64)
-    flows, costs = np.empty(room, flow.dtype), np.empty(room)
-    count = _list_carrying(tree, sources, flow, least, rows, columns, flows, costs)
-    return rows[:count], columns[:count], flows[:count], costs[:count]
-
-
-@kernel
-def _list_carrying(tree, sources, flow, least, rows, columns, flows, costs):
     root = tree.parent.size - 1
-    nodes, count = np.empty(root, np.int64), 0
-    row_of, column_of = np.empty(root, np.int64), np.empty(root, np.int64)
-    for node in range(root):
-        parent = np.int64(tree.parent[node])
-        if parent != root and flow[node] > least[node]:
-            row_of[node] = node if node < sources else parent
-            column_of[node] = (parent if node < sources else node) - sources
-            nodes[count] = node
-            count += 1
-    nodes = _sorted(_sorted(nodes[:count], column_of, root - sources), row_of, sources)
-    for k in range(count):
-        node = nodes[k]
-        rows[k], columns[k], flows[k], costs[k] = row_of[node], column_of[node], flow[node], tree.cost[node]
-    return count
-
-
-@register_jitable
-def _sorted(nodes, keys, most):
-    """Nodes by their keys below `most`, otherwise in the order they had."""
-    start = np.zeros(most + 1, np.int64)
-    for k in range(nodes.size):
-        start[keys[nodes[k]] + 1] += 1
-    for key in range(most):
-        start[key + 1] += start[key]
-    result = np.empty(nodes.size, np.int64)
-    for k in range(nodes.size):
-        key = keys[nodes[k]]
-        result[start[key]] = nodes[k]
-        start[key] += 1
-    return result
+    nodes = np.flatnonzero((tree.parent[:root] != root) & (flow[:root] > least[:root]))
+    parents, of_source = tree.parent[nodes].astype(np.int64), nodes < sources
+    rows, columns = np.where(of_source, nodes, parents), np.where(of_source, parents, nodes) - sources
+    order = np.lexsort((columns, rows))
+    return rows[order], columns[order], flow[nodes[order]], tree.cost[nodes[order]]
 
 
 class NetworkSimplex:

@@ -1,7 +1,4 @@
-"""Weights for the simplex, which computes with integers, so that flows have no rounding and ties are exact.
-
-Plain loops: they compile in a fraction of the time that array expressions take.
-"""
+"""Weights for the simplex, which computes with integers, so that flows have no rounding and ties are exact."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numba.extending import register_jitable
 
 from adaptive_ot.solvers._jit import kernel
 
@@ -28,35 +24,41 @@ class NetworkWeights(NamedTuple):
     grain: float
 
 
-@register_jitable
-def network_weights(mu, nu, rows, columns, complete):
+def network_weights(
+    mu: np.ndarray, nu: np.ndarray, rows: np.ndarray, columns: np.ndarray, complete: bool
+) -> NetworkWeights:
     """Integers for the weights of a problem.
 
     The pairs must hold one of every point that has a negative cost, since the other points do not matter, and all such
     pairs if `complete`.
     """
-    source, target, real = np.ones(mu.size, np.int64), np.ones(nu.size, np.int64), np.concatenate((mu, nu))
-    unit, grain = _fill_weights(mu, nu, rows, columns, complete, source, target, real)
+    source, target, real = np.empty(mu.size, np.int64), np.empty(nu.size, np.int64), np.concatenate((mu, nu))
+    unit = float(common_unit(mu, nu))
+    if unit > 0:
+        source[:], target[:] = round(mu[0] / unit), round(nu[0] / unit)
+    grain = unit or fill_rounded(mu, nu, rows, columns, complete, source, target, real)
     return NetworkWeights(source, target, unit, real, grain)
 
 
-@kernel
-def _fill_weights(mu, nu, rows, columns, complete, source, target, real):
-    """Uniform weights (the usual case) are multiples of a common unit, which is returned, as is the grain.
+def common_unit(mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
+    """The largest mass of which uniform weights, the usual case, are multiples, and 0 for others; also for a batch."""
+    n, m = mu.shape[-1], nu.shape[-1]
+    if n == 0 or m == 0:
+        return np.zeros(mu.shape[:-1])
+    of_source, of_target = mu[..., 0], nu[..., 0]
+    uniform = (mu == mu[..., :1]).all(axis=-1) & (nu == nu[..., :1]).all(axis=-1) & (of_source > 0) & (of_target > 0)
+    same_total = abs(n * of_source - m * of_target) <= 1e-15 * n * of_source
+    shared = np.where(same_total, of_source / (m // math.gcd(n, m)), 0.0)
+    return uniform * np.where(of_source == of_target, of_source, shared)
 
-    Others become multiples of a power of two, 2**-60 of the total that can be used, which is exact for integers.
-    """
+
+@kernel
+def fill_rounded(mu, nu, rows, columns, complete, source, target, real):
+    """Multiples of a power of two, 2**-60 of the total that can be used, which is exact for integers; returns it."""
     n, m = mu.size, nu.size
-    if are_equal(mu) and are_equal(nu):
-        if mu[0] == nu[0]:
-            return mu[0], mu[0]
-        if abs(n * mu[0] - m * nu[0]) <= 1e-15 * n * mu[0]:
-            common = math.gcd(n, m)
-            source[:], target[:] = m // common, n // common
-            unit = mu[0] / (m // common)
-            return unit, unit
-    most_source = usable_weight(n, rows, nu, columns, complete)
-    most_target = usable_weight(m, columns, mu, rows, complete)
+    most_source, most_target, integers = np.empty(n), np.empty(m), np.empty(n + m)
+    usable_weight(rows, nu, columns, complete, most_source)
+    usable_weight(columns, mu, rows, complete, most_target)
     source_total, target_total = 0.0, 0.0
     for i in range(n):
         real[i] = min(mu[i], most_source[i])
@@ -65,18 +67,18 @@ def _fill_weights(mu, nu, rows, columns, complete, source, target, real):
         real[n + j] = min(nu[j], most_target[j])
         target_total += real[n + j]
     exponent = 60 - math.frexp(max(source_total, target_total))[1]
-    for i in range(n):
-        source[i] = math.ceil(math.ldexp(real[i], exponent))
-    for j in range(m):
-        target[j] = math.ceil(math.ldexp(real[n + j], exponent))
+    for k in range(n + m):
+        integers[k] = math.ceil(math.ldexp(real[k], exponent))
     # Where a weight was lowered it must stay above what its partners have, as integers too.
-    most_integer = usable_weight(n, rows, target.astype(np.float64), columns, complete)
+    most_integer = np.empty(max(n, m))
+    usable_weight(rows, integers[n:], columns, complete, most_integer[:n])
     for i in range(n):
-        source[i] = most_integer[i] if mu[i] > most_source[i] else source[i]
-    most_integer = usable_weight(m, columns, source.astype(np.float64), rows, complete)
+        integers[i] = most_integer[i] if mu[i] > most_source[i] else integers[i]
+        source[i] = integers[i]
+    usable_weight(columns, integers[:n], rows, complete, most_integer[:m])
     for j in range(m):
-        target[j] = most_integer[j] if nu[j] > most_target[j] else target[j]
-    return 0.0, math.ldexp(1.0, -exponent)
+        target[j] = most_integer[j] if nu[j] > most_target[j] else integers[n + j]
+    return math.ldexp(1.0, -exponent)
 
 
 def whole_weights(mu: np.ndarray, nu: np.ndarray) -> NetworkWeights:
@@ -88,39 +90,29 @@ def whole_weights(mu: np.ndarray, nu: np.ndarray) -> NetworkWeights:
 
 
 @kernel
-def are_equal(weights):
-    """Whether there are weights, all the same and positive."""
-    for k in range(weights.size):
-        if weights[k] != weights[0]:
-            return False
-    return weights.size > 0 and weights[0] > 0
-
-
-@register_jitable
-def usable_weight(size, points, other_weights, partners, complete):
+def usable_weight(points, other_weights, partners, complete, usable):
     """Twice what all partners of each point weigh: it can never use more, and has slack, so its potential stays zero.
 
     A point whose partners weigh nothing needs slack too, as much as any other; one without partners needs nothing.
     """
-    has_partner, matters = np.zeros(size, np.bool_), np.zeros(other_weights.size, np.bool_)
-    usable = np.zeros(size)
-    total = 0.0
+    has_partner, matters = np.zeros(usable.size, np.bool_), np.zeros(other_weights.size, np.bool_)
+    total, most = 0.0, 0.0
+    for i in range(usable.size):
+        usable[i] = 0.0
     for k in range(points.size):
         i, j = points[k], partners[k]
         usable[i] += 2 * other_weights[j]
         total += 0.0 if matters[j] else 2 * other_weights[j]
         has_partner[i], matters[j] = True, True
-    most = 0.0
-    for i in range(size):
+    for i in range(usable.size):
         if not complete:
             usable[i] = total
         most = max(most, usable[i])
-    for i in range(size):
+    for i in range(usable.size):
         if not has_partner[i]:
             usable[i] = 0.0
         elif usable[i] == 0:
             usable[i] = most if most > 0 else np.inf
-    return usable
 
 
 @kernel

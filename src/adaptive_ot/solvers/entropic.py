@@ -17,6 +17,7 @@ from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Stat
 from adaptive_ot.solvers._entropic_dual import FAR, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 from adaptive_ot.solvers.softmin import Balanced, RowRule, Softmin
+from adaptive_ot.solvers.softmin.dense import DenseSoftmin
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._ascent import Ascent, Dual
@@ -26,8 +27,11 @@ Entropy = Literal["augmented", "product", "counting"]
 # A point is active if it moves more than this share of its weight.
 ACTIVE_SHARE = 0.01
 
-# Dense problems of up to this many pairs are solved in one piece of compiled code.
+# Dense problems of up to this many pairs are small: their kernel stays in the cache.
 SMALL = 2**18
+
+# Without compiled code, Newton's equations for up to this many targets are solved fastest by LAPACK.
+FEW_TARGETS = 256
 
 # Pairs of a plan that move less than this part of their source's weight, over the number of targets, are not listed.
 NEGLIGIBLE_SHARE = 2.0**-53
@@ -52,6 +56,11 @@ class Entropic:
         exceeds them.
     max_iterations
         Give up after this many passes over all pairs, or over the kernel kept of them.
+    compiled
+        Whether small dense problems on the CPU are solved by compiled code. By default they are if that code is on disk
+        already, or once this process has solved so many problems that compiling, which takes about a minute, pays off.
+        Both ways meet the tolerance but differ in the last digits; set True or False where these have to be the same
+        in every process.
 
     Examples
     --------
@@ -65,6 +74,7 @@ class Entropic:
     entropy: Entropy = "augmented"
     tolerance: float = 1e-9
     max_iterations: int = 100_000
+    compiled: bool | None = None
 
     def __post_init__(self) -> None:
         check.choice("entropy", self.entropy, get_args(Entropy))
@@ -73,6 +83,8 @@ class Entropic:
             "tolerance": check.number("tolerance", self.tolerance, minimum=check.SMALLEST),
             "max_iterations": check.whole_number("max_iterations", self.max_iterations, minimum=1),
         }
+        if self.compiled is not None:
+            check.instance("compiled", self.compiled, bool)
         for name, number in numbers.items():  # whatever kind of number they were given as
             object.__setattr__(self, name, number)
 
@@ -91,22 +103,30 @@ def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progres
 def ascend(
     problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, report: Callable[[Progress], None]
 ) -> Ascent:
-    """Run the ascent: compiled, if the problem is small, or step by step around the softmin."""
+    """Run the ascent: compiled around a small problem where that is worth it, or step by step around the softmin."""
     # Numba takes half a second to import; only those who solve pay for it.
     from adaptive_ot.solvers import _ascent
+    from adaptive_ot.solvers.softmin import small
 
-    cost = problem.cost
     limits = solver.epsilon, first_size(problem), solver.tolerance, solver.max_iterations
-    if isinstance(cost, ArrayCost) and not cost.kind.on_gpu and cost.array.size <= SMALL:
-        from adaptive_ot.solvers.softmin import small
+    is_small = isinstance(softmin, DenseSoftmin)
+    if is_small and (small.worth_compiling() if solver.compiled is None else solver.compiled):
+        return small.ascend(softmin.costs, dual, *limits)
+    few = is_small and softmin.shape[1] <= FEW_TARGETS
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # as compiled: such a step is not accepted
+        ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, teller(report), direct=few)
+    if is_small:
+        small.count_interpreted(ascent.passes)
+    return ascent
 
-        # One type and layout, so that it is compiled once.
-        return small.ascend(np.ascontiguousarray(cost.array, dtype=np.float64), dual, *limits)
+
+def teller(report: Callable[[Progress], None]) -> Callable[[float, int, float], None]:
+    """What an ascent calls before every step."""
 
     def tell(level: float, passes: int, error: float) -> None:
         report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
 
-    return _ascent.ascend(_ascent.climb, softmin, dual, *limits, tell)
+    return tell
 
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
@@ -206,6 +226,8 @@ def softmin_for(cost: Cost) -> Softmin:
         from adaptive_ot.solvers.softmin.gpu import TorchSoftmin
 
         return TorchSoftmin(cost)
+    if isinstance(cost, ArrayCost) and math.prod(cost.shape) <= SMALL:
+        return DenseSoftmin(cost)
     from adaptive_ot.solvers.softmin.compiled import ListedSoftmin, TiledSoftmin
 
     if isinstance(cost, SparseCost):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache, partial
 from typing import Any
 
@@ -31,15 +32,16 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
     import numba
 
     from adaptive_ot.solvers._threads import run_together
+    from adaptive_ot.solvers.softmin.small import worth_compiling
 
     batch, n, m = problems.cost.shape
     precise = problems.precise()
     solutions: list[Solution | None] = [None] * batch
 
-    def solve_some(start: int, stop: int, step: int) -> None:
+    def solve_some(one_way: Entropic, start: int, stop: int, step: int) -> None:
         for b in range(start, stop, step):
             try:
-                solutions[b] = solve_entropic(precise[b], solver, lambda _: None)
+                solutions[b] = solve_entropic(precise[b], one_way, lambda _: None)
             except Infeasible as error:
                 raise Infeasible(error.mass, error.most_mass, b) from None
 
@@ -47,7 +49,9 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
     round_size = threads * max(1, PAIRS_PER_ROUND // max(1, n * m))
     for start in range(0, batch, round_size):
         stop = min(start + round_size, batch)
-        run_together([partial(solve_some, start + k, stop, threads) for k in range(threads)])
+        # Decided here, the problems of a round are solved the same way, whichever thread is ahead.
+        one_way = replace(solver, compiled=worth_compiling()) if solver.compiled is None else solver
+        run_together([partial(solve_some, one_way, start + k, stop, threads) for k in range(threads)])
         done = [solution for solution in solutions[:stop] if solution is not None]
         passes, gap = sum(one.iterations for one in done), max(one.gap for one in done)
         report(Progress("batch", 1, stop / batch, passes, 0, gap))

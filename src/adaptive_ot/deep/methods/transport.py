@@ -83,9 +83,9 @@ class TransportMethod(Method):
         unit = (settings.beta or 1.0) if scale_free else 1.0
         epsilon = settings.epsilon * unit / (classes if scale_free else 1)
         self.marginals = _marginals(settings, unit)
-        self.solver = (
-            Exact() if settings.solver == "exact" else Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS)
-        )
+        # Whether compiled code is on disk must not change a bit of a run, or a resumed one would differ.
+        entropic = Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS, compiled=False)
+        self.solver = Exact() if settings.solver == "exact" else entropic
         self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
         # The room that each class needs, as it seems; 1 is all that the target weighs.
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))

@@ -20,6 +20,12 @@ import numpy as np
 # The logarithm of nothing: finite, so that differences are.
 NOTHING = -1e30
 
+# Exponentials below e^-LOST are zero: far below any precision, and far above denormal numbers, which are slow.
+LOST = 450.0
+
+# No exponent is larger, or the exponential would be infinite.
+LARGEST_EXPONENT = 700.0
+
 # How far, in units of epsilon, column scalings may move from where a dense P was made, which leaves no pair out.
 DENSE_REACH = 150.0
 

@@ -7,16 +7,13 @@ import math
 import numpy as np
 
 from adaptive_ot.solvers._jit import fused, kernel, reduced
+from adaptive_ot.solvers.softmin import LARGEST_EXPONENT, LOST
 
 # Columns treated together, so that a row of exponents stays in the first cache.
 CHUNK = 1024
 
 # Matrix products of at most this many multiplications stay on the calling thread in OpenBLAS.
 PRODUCT_ON_ONE_THREAD = 2**18
-
-# Exponentials below e^-LOST are zero: far below any precision, and far above denormal numbers, which are slow.
-LOST = 450.0
-LARGEST_EXPONENT = 700.0
 
 # Row sums outside of these limits are taken again, relative to the largest exponent of the row.
 SMALLEST_SUM, LARGEST_SUM = 1e-150, 1e250
@@ -233,20 +230,13 @@ def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
 
 
 @kernel
-def subtract_gram(kept, factors, growth, out):
-    """Out -= G^T W G for the plan G_ij = P_ij growth_j, with W = diag(factors)."""
-    ends, indices, values = kept.ends, kept.indices, kept.values
-    if kept.matrix.shape[0]:
-        scaled = np.empty_like(kept.matrix)
-        for i in range(factors.size):
-            scaled[i] = kept.matrix[i] * growth * math.sqrt(factors[i])
-        out -= np.dot(scaled.T, scaled)
-    else:
-        for i in range(factors.size):
-            for k in range(ends[i], ends[i + 1]):
-                left = factors[i] * values[k] * growth[indices[k]]
-                for l in range(ends[i], ends[i + 1]):
-                    out[indices[k], indices[l]] -= left * values[l] * growth[indices[l]]
+def add_gram(ends, indices, values, factors, growth, out):
+    """Out += G^T W G for the plan G_ij = P_ij growth_j of a sparse P, with W = diag(factors)."""
+    for i in range(factors.size):
+        for k in range(ends[i], ends[i + 1]):
+            left = factors[i] * values[k] * growth[indices[k]]
+            for l in range(ends[i], ends[i + 1]):
+                out[indices[k], indices[l]] += left * values[l] * growth[indices[l]]
 
 
 @kernel

@@ -22,6 +22,7 @@ from adaptive_ot.solution import marginal
 from adaptive_ot.solvers._pricing import inner_product_bound
 from adaptive_ot.solvers._threads import run_together
 from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, Finished, RowRule, Softmin, _kernels
+from adaptive_ot.solvers.softmin.dense import RIDGES, solve_dense
 
 # How far, in units of epsilon, the column scalings may move before P is made anew. Row sums move no farther, so entries
 # below e^-(2 * REACH + NEGLIGIBLE) of a row stay below e^-NEGLIGIBLE, less than rounding.
@@ -43,8 +44,6 @@ PAIRS_PER_THREAD = 2**17
 MOST_EQUATIONS = 3000
 FEW_PER_COLUMN = 40
 NO_MATTER = 1e-12
-
-RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
 
 NO_FACTORS = np.zeros(0)
 
@@ -137,7 +136,7 @@ class CompiledSoftmin(Softmin):
         if not len(kernel.matrix):
             solved, x = solve_sparse(kernel, factors, growth * scale, side, scale * right)
         if not solved and right.size <= MOST_EQUATIONS:
-            solved, x = solve_dense(kernel, factors, growth * scale, side, scale * right)
+            solved, x = solve_dense(gram_of(kernel, factors, growth * scale), side, scale * right)
         return solved, scale * x
 
     def _kernel_near(self, h: np.ndarray) -> Kernel | None:
@@ -177,24 +176,14 @@ class CompiledSoftmin(Softmin):
         """P^T (factors * (P x)) from the costs, where P is not kept."""
 
 
-def solve_dense(
-    kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
-) -> tuple[bool, np.ndarray]:
-    """Solve (1 - G^T diag(factors) G - side^T side) x = right by Cholesky's method."""
-    from scipy.linalg import LinAlgError, cho_factor, cho_solve
-
-    matrix = np.eye(right.size)
-    _kernels.subtract_gram(kernel, factors, growth, matrix)
-    matrix -= side.T @ side
-    if not np.isfinite(matrix.sum() + right.sum()):  # costs too far above epsilon
-        return False, right
-    for ridge in RIDGES:  # rounding can make the matrix slightly indefinite
-        matrix[np.diag_indices_from(matrix)] += ridge
-        try:
-            return True, cho_solve(cho_factor(matrix, check_finite=False), right, check_finite=False)
-        except LinAlgError:
-            continue
-    return False, right
+def gram_of(kernel: Kernel, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:
+    """G^T diag(factors) G for the plan G_ij = P_ij growth_j."""
+    if len(kernel.matrix):
+        plan = np.sqrt(factors)[:, None] * kernel.matrix * growth
+        return plan.T @ plan
+    gram = np.zeros((growth.size, growth.size))
+    _kernels.add_gram(kernel.ends, kernel.indices, kernel.values, factors, growth, gram)
+    return gram
 
 
 def solve_sparse(

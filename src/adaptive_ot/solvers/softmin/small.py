@@ -9,7 +9,7 @@ import numpy as np
 from numba.extending import overload, register_jitable
 
 from adaptive_ot.solvers import _ascent
-from adaptive_ot.solvers._jit import kernel
+from adaptive_ot.solvers._jit import has_machine_code, kernel
 from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, _kernels, balance, curvature, solve_directly
 from adaptive_ot.solvers.softmin.compiled import NEGLIGIBLE, SPARSE_REACH, SPARSE_SHARE, Kernel
 
@@ -17,6 +17,22 @@ from adaptive_ot.solvers.softmin.compiled import NEGLIGIBLE, SPARSE_REACH, SPARS
 RIDGE = 1e-14
 
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
+
+# A pass takes about 0.1 milliseconds longer in the interpreter. After this many, that adds up to what compiling takes.
+PASSES_WORTH_COMPILING = 300_000
+
+interpreted_passes = 0
+
+
+def worth_compiling() -> bool:
+    """Whether the compiled ascent is on disk, or the interpreted one has taken as long as compiling would."""
+    return interpreted_passes >= PASSES_WORTH_COMPILING or has_machine_code(_climb)
+
+
+def count_interpreted(passes: int) -> None:
+    """Remember that an interpreted ascent took so many passes."""
+    global interpreted_passes
+    interpreted_passes += passes
 
 
 class Resident(NamedTuple):
@@ -78,8 +94,16 @@ def _solve_directly(softmin, at, rule, weights, diagonal, spill, free, right):
     growth = np.exp(at.h - softmin.h)
     factors = (np.sqrt(weights) * np.exp(at.potential + rule.reference + softmin.row_sums)) ** 2
     scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
-    matrix = np.zeros((scale.size, scale.size))
-    _kernels.subtract_gram(kept_kernel(softmin), factors, growth * scale, matrix)
+    gram = np.zeros((scale.size, scale.size))
+    if softmin.state[1] == SPARSE:
+        _kernels.add_gram(softmin.ends, softmin.indices, softmin.values, factors, growth * scale, gram)
+    else:
+        plan = softmin.matrix.copy()
+        for i in range(factors.size):
+            for j in range(free.size):
+                plan[i, j] *= growth[j] * scale[j] * math.sqrt(factors[i])
+        np.dot(plan.T, plan, gram)
+    matrix = -gram
     for j in range(free.size):
         for sent in spill:
             matrix[j] -= sent[j] * scale[j] * sent * scale
@@ -100,8 +124,8 @@ overload(solve_directly)(lambda softmin, at, rule, weights, diagonal, spill, fre
 
 
 @kernel
-def _climb(gamma, at, softmin, dual, goal, goal_factor, budget, tell, level, passes_before):
-    reached = _ascent.climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes_before)
+def _climb(gamma, at, softmin, dual, goal, goal_factor, budget, tell, level, passes_before, direct):
+    reached = _ascent.climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes_before, direct)
     gamma[:] = reached.gamma
     at.h[:], at.row_sums[:], at.potential[:], at.columns[:] = reached.at
     return reached[2:]
