@@ -57,9 +57,11 @@ def here(tmp_path, monkeypatch):
     """Two small domains with bright rows for classes, one brighter, in a directory to work in."""
     monkeypatch.chdir(tmp_path)
     numba.get_num_threads()  # starts threads, and gives PyTorch as many
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
     write_images(Path("data"))
-    return tmp_path
+    yield tmp_path
+    torch.set_num_threads(threads)
 
 
 def write_images(folder, bright=120):

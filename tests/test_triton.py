@@ -16,6 +16,7 @@ import adaptive_ot as aot
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import ProblemBatch
 from adaptive_ot.solvers.entropic_batch import solve_on_gpu
+from budget import mostly_slow
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -98,7 +99,7 @@ def test_same_as_compiled(name, entropy):
     assert_same(*PROBLEMS[name], entropy, 0.3)
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 0.1, 0.02])
+@pytest.mark.parametrize("epsilon", mostly_slow([0.1, 0.5, 0.02], 1))
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_same_at_other_epsilons(entropy, epsilon):
     assert_same(*random_problem(12, 9, 11), entropy, epsilon)
