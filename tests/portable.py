@@ -62,7 +62,7 @@ def kernels(name: str) -> str:
 def installed(name: str, python: str, constraints: Path = Path("constraints.txt")) -> str:
     """Another environment, without PyTorch: its builds without CUDA are few."""
     return (
-        f"command -v {python} > /dev/null || skip 'There is no {python}.'; {kernels(name)} "
+        f"{python} -c '' 2> /dev/null || skip 'There is no {python}.'; {kernels(name)} "
         f"make test VENV={BUILD}/{name} PYTHON={python} EXTRA=test CONSTRAINTS={constraints}"
     )
 
