@@ -120,7 +120,7 @@ def measure(batch: int, n: int, repeats: int) -> list[dict[str, Any]]:
                     "first_call_seconds": compiled,
                 }
             )
-    solver = aot.Entropic(EPSILON, tolerance=TOLERANCE)
+    solver = aot.Entropic(EPSILON, tolerance=TOLERANCE, compiled=True)
     whole = costs[0] if batch == 1 else costs
 
     def step() -> None:

@@ -43,7 +43,7 @@ Solver = Callable[[np.ndarray, np.ndarray, np.ndarray, float], Answer]
 def adaptive_ot(C: np.ndarray, mu: np.ndarray, nu: np.ndarray, epsilon: float) -> Answer:
     import adaptive_ot as aot
 
-    solution = aot.solve(C, mu, nu, solver=aot.Entropic(epsilon, tolerance=TOLERANCE))
+    solution = aot.solve(C, mu, nu, solver=aot.Entropic(epsilon, tolerance=TOLERANCE, compiled=True))
 
     def whole() -> np.ndarray:
         """With what the dummies take and give, which follows from the potentials."""

@@ -13,9 +13,11 @@ from adaptive_ot import Solution, Status
 TINY = 1e-300
 EPSILON = float(np.finfo(np.float64).eps)
 
-# What exact answers promise: violation relative to the mass, gap relative to max(1, |value|).
+# What exact answers promise: violation relative to the mass, gap relative to the terms of value and bound, and what
+# rounding of the potentials, relative to the largest, may add for every unit of mass.
 VIOLATION = 1e-12
 GAP = 1e-9
+ROUNDING = 1e-13
 
 # A weight counts as used up, and a reduced cost as zero, within this part of the mass or of the largest reward.
 FULL = 1e-12
@@ -108,9 +110,10 @@ def check_primal(
     row, column = plan.sum(axis=1), plan.sum(axis=0)
     mass = math.fsum(plan.ravel())
     carried = plan > 0
-    excess = [-plan.ravel(), row - mu, column - nu]
-    violation = max(0.0, *(float(part.max(initial=0.0)) for part in excess))
-    assert violation <= VIOLATION * max(mass, TINY)
+    assert most_broken(plan, mu, nu) <= VIOLATION * max(mass, TINY)
+    handed_out = as_numpy(solution.plan).astype(np.float64)
+    assert (handed_out <= plan).all(), "rounding made mass"
+    violation = most_broken(handed_out, mu, nu)
     assert abs(solution.violation - violation) <= 8 * EPSILON * max(mu.max(initial=0.0), nu.max(initial=0.0))
 
     costs = cost[carried] * plan[carried]
@@ -132,6 +135,19 @@ def check_primal(
     np.testing.assert_array_equal(active_target, carried.any(axis=0), err_msg="active_target")
     # A basis is a forest: at most n + m - 1 pairs carry mass.
     assert np.count_nonzero(carried) <= max(0, sum(plan.shape) - 1)
+
+
+def most_broken(
+    plan: np.ndarray, mu: np.ndarray, nu: np.ndarray, mass: float | None = None, *, equal: bool = False
+) -> float:
+    """By how much a plan breaks its constraints at worst: at most the weights or equal to them, and the mass."""
+    row, column = plan.sum(axis=1), plan.sum(axis=0)
+    broken = [-plan.ravel(), row - mu, column - nu]
+    if equal:
+        broken += [mu - row, nu - column]
+    elif mass is not None:
+        broken.append(np.array([abs(math.fsum(plan.ravel()) - mass)]))
+    return max(0.0, *(float(part.max(initial=0.0)) for part in broken))
 
 
 def check_dual(
@@ -161,7 +177,7 @@ def check_dual(
     arithmetic = 4 * rounding * float(np.abs(terms).sum()) + 64 * EPSILON * cost_scale * solution.mass
     assert solution.gap >= 0
     assert abs(solution.gap - max(0.0, solution.value - dual_value)) <= arithmetic
-    assert solution.gap <= GAP * max(1.0, abs(solution.value))
+    assert solution.gap <= allowed_gap(plan, cost, terms, f, g, solution.price)
 
     slack = TIGHT * reward + 4 * rounding * reward + 64 * EPSILON * cost_scale
     mass = solution.mass
@@ -169,6 +185,16 @@ def check_dual(
     assert not loose.any(), f"mass on pairs that are not tight: {np.argwhere(loose)[:3].tolist()}"
     assert (plan.sum(axis=1) >= mu - FULL * mass)[f < -slack].all(), "a source with a price has weight left"
     assert (plan.sum(axis=0) >= nu - FULL * mass)[g < -slack].all(), "a target with a price has weight left"
+
+
+def allowed_gap(
+    plan: np.ndarray, cost: np.ndarray, terms: np.ndarray, f: np.ndarray, g: np.ndarray, price: float
+) -> float:
+    """How large the gap of an exact answer may be, given the terms of its bound."""
+    carried = plan > 0
+    size = float(np.abs(cost[carried]) @ plan[carried]) + float(np.abs(terms).sum())
+    largest = float(np.abs(f).max(initial=0.0) + np.abs(g).max(initial=0.0)) + abs(price)
+    return GAP * size + ROUNDING * largest * float(plan.sum())
 
 
 def largest_reward(cost: np.ndarray) -> float:
@@ -228,12 +254,11 @@ def check_family_primal(
     assert not carried[np.isinf(cost)].any(), "a forbidden pair carries mass"
     assert not carried[mu == 0].any()
     assert not carried[:, nu == 0].any()
-    if mass is None:
-        broken = [np.abs(row - mu), np.abs(column - nu)]
-    else:
-        broken = [row - mu, column - nu, np.array([abs(moved - mass)])]
-    violation = max(0.0, *(float(part.max(initial=0.0)) for part in broken))
+    violation = most_broken(plan, mu, nu, mass, equal=mass is None)
     assert violation <= VIOLATION * max(moved, TINY), f"the plan breaks its constraints by {violation}"
+    handed_out = as_numpy(solution.plan).astype(np.float64)
+    assert (handed_out <= plan).all(), "rounding made mass"
+    violation = most_broken(handed_out, mu, nu, mass, equal=mass is None)
     largest = max(mu.max(initial=0.0), nu.max(initial=0.0), moved)
     assert abs(solution.violation - violation) <= sum(plan.shape) * EPSILON * largest + TINY
 
@@ -281,7 +306,7 @@ def check_family_dual(
     arithmetic = 4 * rounding * float(np.abs(terms).sum()) + 64 * EPSILON * cost_scale * solution.mass + TINY
     assert solution.gap >= 0
     assert abs(solution.gap - max(0.0, solution.value - dual_value)) <= arithmetic
-    assert solution.gap <= GAP * max(1.0, abs(solution.value))
+    assert solution.gap <= allowed_gap(plan, cost, terms, f, g, solution.price)
 
     largest = float(np.abs(finite_cost).max(initial=0.0))
     slack = precision * (TIGHT + 4 * rounding) * largest + 64 * EPSILON * cost_scale + 16 * rounding * size

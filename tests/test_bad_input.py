@@ -170,6 +170,8 @@ def refused() -> list[Case]:
             ("a column", lambda k: np.ones((k, 1))),
             ("empty", lambda k: []),
             ("sparse", lambda k: sparse.csr_array(np.ones((1, k)))),
+            ("denormal", lambda k: np.full(k, 5e-324)),
+            ("nearly denormal", lambda k: [*np.zeros(k - 1), 1e-305]),
         ]:
             add(
                 f"solve: {side} are {name}",

@@ -305,7 +305,8 @@ def test_awkward_problems(name, model, form):
             assert np.isfinite(solution.plan).all()
             assert np.isfinite(solution.source_potential).all()
             assert np.isfinite(solution.target_potential).all()
-            assert solution.violation <= 3e-9 * max(mu.sum(), nu.sum(), solution.mass)
+            precision = max(3e-9, float(np.finfo(solution.plan.dtype).eps))  # a float32 plan is rounded
+            assert solution.violation <= precision * max(mu.sum(), nu.sum(), solution.mass)
             assert str(solution)
 
 

@@ -245,6 +245,43 @@ def test_points_through_small_windows():
             assert solution.value == pytest.approx(family_reference(*instance, mass), abs=1e-9 * mass * 50)
 
 
+def scattered(rng: np.random.Generator, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    """A few points on both sides, whose distances have few digits in common with their coordinates or the reach."""
+    n, m = rng.integers(1, 9, 2)
+    dimension = 1 if kind == "line" else int(rng.integers(2, 12))
+    x, z = rng.standard_normal((n, dimension)), rng.standard_normal((m, dimension))
+    if kind == "scales":
+        scales = 10.0 ** rng.uniform(-8, 8, dimension)
+        return x * scales, z * scales
+    if kind == "far from zero":
+        return x + 1e6, z + 1e6
+    if kind == "outliers":
+        x[0], z[-1] = 1e8 * x[0], 1e-8 * z[-1]
+    return x, z
+
+
+@pytest.mark.parametrize("kind", ["line", "scales", "far from zero", "outliers"])
+def test_points_at_any_scale(kind):
+    """The first price must not exceed what any pair costs, in whichever order that cost is summed up."""
+    rng = np.random.default_rng(6)
+    for _ in range(400):
+        x, z = scattered(rng, kind)
+        reach = float(rng.choice([0.0, 0.3, 1.0, 100.0, 1e6]))
+        mu, nu = np.full(len(x), 1 / len(x)), np.full(len(z), 1 / len(z))
+        mass = float(rng.choice([1e-3, 0.25, rng.random(), 0.999]))
+        solution = aot.solve(aot.DistanceCost(x, z, reach), marginals=aot.FixedMass(mass))
+        cost = problems.distance_matrix(x, z, reach)
+        size = float(np.abs(cost).max()) + reach**2
+        check_family_solution(solution, cost, mu, nu, mass, sparse_plan=True, cost_scale=size)
+        assert abs(solution.value - family_reference(cost, mu, nu, mass)) <= 1e-9 * size * mass, (x, z, reach, mass)
+
+
+def test_a_price_that_rounding_could_raise():
+    solution = aot.solve(aot.DistanceCost([[0.05], [0.52]], [[-0.11], [-0.09]], 1.0), marginals=aot.FixedMass(0.25))
+    assert solution.mass == 0.25
+    assert solution.value == pytest.approx(0.25 * (0.14**2 - 1), rel=1e-14)
+
+
 # Large enough for windows and column generation as they are
 
 

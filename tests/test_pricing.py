@@ -10,6 +10,7 @@ from scipy import sparse
 import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
 from adaptive_ot.solvers import _pricing
+from adaptive_ot.solvers._near import NearPairs
 from adaptive_ot.solvers._pricing import DensePricing, ListedPricing, PointPricing
 
 EPSILON = float(np.finfo(np.float64).eps)
@@ -174,6 +175,18 @@ def test_points(name, kind):
     for keep in (1, 8, 16):
         found = PointPricing(cost).violated(f, g, keep, lambda _: None)
         check_violated(found, matrix, error, f, g, keep)
+
+
+@pytest.mark.parametrize("name", CLOUDS)
+def test_the_lowest_costs_are_below_every_pair(name):
+    """In whichever way a pair is evaluated."""
+    cost = cloud(name, np.random.default_rng(sum(map(ord, name))))
+    n, m = cost.shape
+    rows, columns = np.indices(cost.shape).reshape(2, -1)
+    for costs in (cost.block(0, n), cost.entries(rows, columns).reshape(n, m)):
+        of_rows, of_columns = NearPairs(cost).minima(np.zeros(n))
+        assert (of_rows <= costs.min(axis=1)).all()
+        assert (of_columns <= costs.min(axis=0)).all()
 
 
 @pytest.mark.parametrize("dimension", [2, 20, 40])

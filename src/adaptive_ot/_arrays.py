@@ -50,19 +50,42 @@ class ArrayKind:
 
         return torch.from_numpy(values).to(self.device)
 
+    def present_plan(self, plan: Any) -> Any:
+        """A dense plan of this library and device in this precision, rounded down."""
+        return self.present(rounded_down(plan, self.dtype))
+
     def present_sparse(self, plan: sparse.csr_array) -> Any:
         """A sparse plan: SciPy CSR beside NumPy, a coalesced sparse tensor beside PyTorch."""
+        from scipy import sparse
+
         if self.library == "numpy":
-            return plan.astype(self.dtype)
+            return sparse.csr_array((rounded_down(plan.data, self.dtype), plan.indices, plan.indptr), shape=plan.shape)
         import torch
 
         coordinates = plan.tocoo()
         indices = torch.from_numpy(np.stack(coordinates.coords).astype(np.int64))
-        values = torch.from_numpy(coordinates.data.astype(self.dtype))
+        values = torch.from_numpy(rounded_down(coordinates.data, self.dtype))
         with warnings.catch_warnings():
             # torch 2.11 warns about its own default for checking invariants; CSR entries are sorted and unique already.
             warnings.filterwarnings("ignore", message="Sparse invariant checks", category=UserWarning)
             return torch.sparse_coo_tensor(indices, values, plan.shape, device=self.device, is_coalesced=True)
+
+
+def rounded_down(mass: Any, dtype: np.dtype) -> Any:
+    """Non-negative numbers in this precision, none larger than before: the marginals of a plan must not grow."""
+    rounded: Any
+    if is_torch_array(mass):
+        integers: Any = sys.modules["torch"]
+        rounded = mass.to(getattr(integers, dtype.name))
+    else:
+        integers = np
+        with np.errstate(over="ignore"):
+            rounded = mass.astype(dtype, copy=False)
+    if rounded is not mass and dtype == np.float32:
+        # The bits of non-negative numbers are in the order of the numbers.
+        bits = rounded.view(integers.int32)
+        bits -= (rounded > mass).view(integers.int8)
+    return rounded
 
 
 def is_sparse(array: Any) -> bool:

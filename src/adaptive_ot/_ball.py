@@ -37,13 +37,17 @@ class Ball:
     def lowest_mean(self, potential: np.ndarray) -> float:
         """At most the mean of the potential under any marginal, and equal to the lowest where the potential is cut."""
         mean = float(self.weights @ potential)
-        return mean - math.sqrt(self.rho * float(self.weights @ (potential - mean) ** 2))
+        off = potential - mean
+        unit = float(np.abs(off).max()) or 1.0  # squares of what is left neither overflow nor vanish
+        return mean - unit * math.sqrt(self.rho * float(self.weights @ (off / unit) ** 2))
 
     def cut(self, potential: np.ndarray) -> np.ndarray:
         """Cut a potential off at the level above which it would only add to its deviation; it may be infinite there."""
         order = np.argsort(potential)[: np.count_nonzero(np.isfinite(potential))]
         lowest = potential[order[0]]
         heights, weights = potential[order] - lowest, self.weights[order]
+        unit = float(heights[-1]) or 1.0
+        heights = heights / unit
         zeroth, first, second = np.cumsum([weights, weights * heights, weights * heights**2], axis=1)
         # The marginal whose level is the next height: it comes nearer to the centre as the level rises.
         level = heights[1:]
@@ -55,4 +59,4 @@ class Ball:
         weight, mean = zeroth[last], first[last] / zeroth[last]
         variance, room = max(0.0, second[last] / weight - mean**2), 1.0 + self.rho - 1.0 / weight
         above = math.sqrt(variance / (weight * room)) if room > 0 else 0.0
-        return np.minimum(potential, lowest + max(mean + above, heights[last]))
+        return np.minimum(potential, lowest + unit * max(mean + above, heights[last]))

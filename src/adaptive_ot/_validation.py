@@ -27,6 +27,9 @@ LARGEST_INTEGER = 2**63 - 1
 # Below this a squared distance has too few digits to divide by.
 SMALLEST_SQUARE = 1e-290
 
+# The heaviest point of a side weighs at least this much: sums and products of lighter weights would lose digits.
+SMALLEST_HEAVIEST = 1e-300
+
 # NumPy's letters for booleans, signed and unsigned integers, and floating numbers.
 REAL = "biuf"
 
@@ -138,6 +141,11 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | N
         raise InvalidInput(
             name, f"must be at most {LARGEST:g}", _first(array, array > LARGEST), "Scale the weights down."
         )
+    heaviest = array.max(axis=-1)
+    faint = (heaviest > 0) & (heaviest < SMALLEST_HEAVIEST)
+    if faint.any():
+        rule = f"must reach {SMALLEST_HEAVIEST:g} at one point, or be 0 at all"
+        raise InvalidInput(name, rule, f"at most {heaviest[faint].flat[0]:g}", "Scale the weights up.")
     return array if array.shape == shape else np.broadcast_to(array, shape).copy()
 
 
@@ -340,6 +348,17 @@ def _check_costs(array: Any) -> None:
         host = to_numpy(array).astype(np.float64)
         at = tuple(int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
         _reject_cost(host[at], at)
+
+
+def highest_cost(values: Any) -> None:
+    """Where pairs of positive cost may carry mass, sums of costs must stay finite."""
+    if 0 in values.shape or not float(values.max()) > LARGEST:
+        return
+    host = to_numpy(values)
+    bad = (host > LARGEST) & (host < np.inf)
+    if bad.any():
+        rule = f"must be at most {LARGEST:g}, or +inf, where positive costs can carry mass"
+        raise InvalidInput("cost", rule, _first(host, bad), "Forbid a pair with +inf instead.")
 
 
 def _reject_cost(value: float, at: tuple[int, ...]) -> None:

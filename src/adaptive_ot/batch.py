@@ -13,11 +13,11 @@ import numpy as np
 from array_api_compat import is_torch_array
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
+from adaptive_ot._arrays import ArrayKind, is_sparse, rounded_down, to_numpy
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.marginals import Marginals, as_marginals
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Transport
+from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Transport, marginal, violation_of
 
 
 def is_batch(cost: Any) -> bool:
@@ -132,11 +132,20 @@ class PairLists(NamedTuple):
         rows, columns, mass = (side[index, : self.length[index]] for side in (self.rows, self.columns, self.mass))
         return ListedTransport(shape, (rows, columns, mass))
 
+    def marginals(self, shape: tuple[int, int, int], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column sums, in float64, of all plans as they are handed out in this precision."""
+        batch, n, m = shape
+        used = np.arange(self.rows.shape[1]) < self.length[:, None]
+        problem, _ = np.nonzero(used)
+        mass = rounded_down(self.mass[used], dtype)
+        rows, columns = problem * n + self.rows[used], problem * m + self.columns[used]
+        return marginal(rows, mass, batch * n).reshape(batch, n), marginal(columns, mass, batch * m).reshape(batch, m)
+
     def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
         used = np.arange(self.rows.shape[1]) < self.length[:, None]
         problem, _ = np.nonzero(used)
         plans = np.zeros(shape, dtype)
-        plans[problem, self.rows[used], self.columns[used]] = self.mass[used]
+        plans[problem, self.rows[used], self.columns[used]] = rounded_down(self.mass[used], dtype)
         return plans
 
 
@@ -217,6 +226,8 @@ class SolutionBatch(Sequence[Solution]):
             for name, array in answers._asdict().items():
                 array[b] = to_numpy(getattr(solution, name))
             plans[b] = to_numpy(solution.transport.dense(np.dtype(np.float64)))
+            marginals = answers.source_marginal[b], answers.target_marginal[b]
+            answers.violation[b] = violation_of(problems[b], DenseTransport(plans[b]), marginals)
         status = tuple(solution.status for solution in solutions)
         share = max((solution.active_share for solution in solutions), default=0.0)
         return cls(problems, PlanArray(plans), answers, status, share)
@@ -256,7 +267,7 @@ class SolutionBatch(Sequence[Solution]):
     def plan(self) -> Any:
         """All plans as one dense array, made when it is first asked for."""
         kind = self.problems.kind
-        return kind.present(self.plans.dense(self.problems.cost.shape, kind.dtype))
+        return kind.present_plan(self.plans.dense(self.problems.cost.shape, kind.dtype))
 
     def __len__(self) -> int:
         return len(self.problems)

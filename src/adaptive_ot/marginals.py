@@ -252,12 +252,13 @@ class ChiSquareBall(Marginals):
 
     def _lowest_mean(self, weights: np.ndarray, potential: np.ndarray) -> tuple[float, np.ndarray]:
         """The least that marginals in the ball can make of a potential, cut to where it proves most."""
-        weigh = weights > 0
+        total = float(weights.sum())
+        share = weights / (total or 1.0)
+        weigh = share > 0
         cut = np.minimum(potential, 0.0)  # whatever it is where there is no weight
         if not np.isfinite(potential[weigh]).any():
             return (math.inf if weigh.any() else 0.0), cut
-        total = float(weights.sum())
-        ball = Ball(weights[weigh] / total, self.rho)
+        ball = Ball(share[weigh], self.rho)
         cut[weigh] = ball.cut(potential[weigh])
         return total * ball.lowest_mean(cut[weigh]), cut
 

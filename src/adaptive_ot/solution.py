@@ -9,9 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from array_api_compat import is_torch_array
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import to_numpy
+from adaptive_ot._arrays import rounded_down, to_numpy
 from adaptive_ot.costs import ArrayCost, PointCost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.problem import Problem
@@ -73,6 +74,10 @@ class Transport(ABC):
         """The plan as an array."""
 
     @abstractmethod
+    def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column sums, in float64, of the plan as it is handed out in this precision."""
+
+    @abstractmethod
     def times(self, matrix: np.ndarray) -> np.ndarray:
         """G @ matrix."""
 
@@ -89,8 +94,13 @@ class ListedTransport(Transport):
     def dense(self, dtype: np.dtype) -> np.ndarray:
         rows, columns, mass = self.pairs
         plan = np.zeros(self.shape, dtype)
-        plan[rows, columns] = mass
+        plan[rows, columns] = rounded_down(mass, dtype)
         return plan
+
+    def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        rows, columns, mass = self.pairs
+        mass = rounded_down(mass, dtype)
+        return marginal(rows, mass, self.shape[0]), marginal(columns, mass, self.shape[1])
 
     def times(self, matrix: np.ndarray) -> np.ndarray:
         from scipy import sparse
@@ -113,15 +123,30 @@ class DenseTransport(Transport):
     def dense(self, dtype: np.dtype) -> Any:
         return self.plan
 
+    def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        plan = rounded_down(self.plan, dtype)
+        if is_torch_array(plan):
+            plan = plan.double()
+            return to_numpy(plan.sum(1)), to_numpy(plan.sum(0))
+        return plan.sum(axis=1, dtype=np.float64), plan.sum(axis=0, dtype=np.float64)
+
     def times(self, matrix: np.ndarray) -> np.ndarray:
         return to_numpy(self.plan) @ matrix
+
+
+def violation_of(problem: Problem, transport: Transport, marginals: tuple[np.ndarray, np.ndarray]) -> float:
+    """By how much a plan, of these marginals in float64, breaks the rules in the precision it is handed out in."""
+    dtype = problem.cost.kind.dtype
+    sums = marginals if dtype == np.float64 else transport.marginals(dtype)
+    return problem.marginals.violation(problem.source_weights, problem.target_weights, *sums)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
     """A transport plan with its certificate.
 
-    Numbers are computed in float64; for a float32 cost the arrays are rounded to float32 when they are handed out.
+    Numbers are computed in float64; for a float32 cost the arrays are rounded to float32 when they are handed out. The
+    entries of a plan are rounded down, so that no point gives or takes more than its weight.
 
     Attributes
     ----------
@@ -150,8 +175,8 @@ class Solution:
         feasible duals, which an entropic solution makes from its own as `Problem.dual_value` does. A plan that is not
         feasible, see `violation`, may also be below the optimum.
     violation
-        By how much the plan breaks what the marginals must satisfy at worst: rounding, or, where an entropic plan has
-        to meet its marginals exactly, the tolerance.
+        By how much the plan, as it is handed out, breaks what the marginals must satisfy at worst: rounding, or, where
+        an entropic plan has to meet its marginals exactly, the tolerance.
     status, iterations
         How the solver ended, and after how many steps: simplex pivots, or passes over all pairs or a kernel.
 
@@ -207,7 +232,7 @@ class Solution:
         cost = self.problem.cost
         if not isinstance(cost, ArrayCost):
             return cost.kind.present_sparse(self.sparse_plan)
-        return cost.kind.present(self.transport.dense(cost.kind.dtype))
+        return cost.kind.present_plan(self.transport.dense(cost.kind.dtype))
 
     def clusters(self) -> list[Cluster]:
         """The connected components of the transported mass, heaviest first.
@@ -336,7 +361,8 @@ class Solution:
 
 def _excess(solution: Solution) -> str:
     """A word on the violation, where it is more than rounding."""
-    notable = solution.violation > 1e-9 * max(1.0, solution.mass)
+    rounding = max(1e-9, float(np.finfo(solution.problem.cost.kind.dtype).eps))
+    notable = solution.violation > rounding * max(1.0, solution.mass)
     return f", marginals off by {solution.violation:.2g}" if notable else ""
 
 

@@ -80,8 +80,8 @@ def solve(
     entropy
         With --epsilon: what the entropy is relative to, "augmented" if not given; see docs/entropic.md.
     tolerance
-        The certified gap may be this large relative to max(1, |value|). With --epsilon: the error of the column sums
-        relative to the target weight.
+        The certified gap may be this large relative to the sum, without signs, of the terms of the value and of its
+        bound; see docs/exact.md. With --epsilon: the error of the column sums relative to the target weight.
     max_pivots
         Give up after about this many simplex pivots.
     max_iterations

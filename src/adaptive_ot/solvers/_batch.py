@@ -68,6 +68,11 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
             done = optimal[:stop]
             gap = float(answers.gap[:stop][done].max(initial=0.0))
             report(Progress("batch", 1, float(done.sum()) / batch, int(answers.iterations.sum()), 0, gap))
+    if problems.kind.dtype != np.float64:
+        sums = pairs.marginals((batch, n, m), problems.kind.dtype)
+        weights = problems.source_weights, problems.target_weights
+        excess = [(side - limit).max(axis=1, initial=0.0) for side, limit in zip(sums, weights, strict=True)]
+        np.maximum(*excess, out=answers.violation)
     status = [Status.OPTIMAL] * batch
     for b in np.flatnonzero(~optimal).tolist():
         done = np.count_nonzero(optimal)
@@ -148,9 +153,10 @@ def _certify(b, cost, mu, nu, tolerance, pairs, answers):
         source_marginal[rows[k]] += mass[k]
         target_marginal[columns[k]] += mass[k]
     answers.value[b], answers.regularised_value[b], answers.mass[b] = value, value, total
-    answers.gap[b] = max(0.0, value - (_dot(mu[b], f) + _dot(nu[b], g)))
+    bound = _dot(mu[b], f) + _dot(nu[b], g)
+    answers.gap[b] = max(0.0, value - bound)
     answers.violation[b] = max(_excess(source_marginal, mu[b]), _excess(target_marginal, nu[b]))
-    return finished and answers.gap[b] <= tolerance * max(1.0, abs(value))
+    return finished and answers.gap[b] <= -tolerance * (value + bound)  # no term is positive
 
 
 @kernel

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import Equal, FixedMass
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Support
+from adaptive_ot.solution import Solution, Status, Support
 from adaptive_ot.solvers._jit import kernel
 from adaptive_ot.solvers._near import NearPairs
+from adaptive_ot.solvers._pricing import pricing_for
 from adaptive_ot.solvers._simplex import carrying_pairs, find_cycle, push, settled
 from adaptive_ot.solvers._walk import Walk
 from adaptive_ot.solvers._weights import NetworkWeights, fit
@@ -28,13 +30,31 @@ ALL = 1e-12
 # Forbidden pairs are in the way if less than this part of the mass can move.
 MOVABLE = 1 - 1e-9
 
+# A price this many times as high as the costs of the plan is high enough.
+HIGH = 16.0
+
 
 def solve_fixed(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
-    """Solve at a price that is not too high, then walk."""
+    """Solve at a price that is not too high, then walk; again from a lower price where the first one cost digits."""
     mu, nu = problem.source_weights, problem.target_weights
-    amount = prescribed(problem)
     near = NearPairs(problem.cost)
-    base = first_price(near, mu, nu, amount)
+    base, pivots, most_pivots = first_price(near, mu, nu, prescribed(problem)), 0, solver.pivot_limit(mu.size + nu.size)
+    while True:
+        solution = solve_from(base, near, problem, replace(solver, max_pivots=most_pivots - pivots), report)
+        pivots += solution.iterations
+        costs = problem.cost.entries(*solution.support[:2])
+        lower = HIGH * float(np.abs(costs).max(initial=0.0))
+        precise = solution.gap <= solver.tolerance * abs(solution.value)
+        if precise or solution.status is Status.PIVOT_LIMIT or not lower < base / 2:
+            return replace(solution, iterations=pivots)
+        base = lower
+
+
+def solve_from(
+    base: float, near: NearPairs, problem: Problem, solver: Exact, report: Callable[[Progress], None]
+) -> Solution:
+    """Solve at a price, then raise it until enough moves."""
+    amount = prescribed(problem)
     optimum = find_optimum(problem, solver, base, report)
     simplex, weights = optimum.simplex, optimum.weights
 
@@ -43,7 +63,8 @@ def solve_fixed(problem: Problem, solver: Exact, report: Callable[[Progress], No
 
     walk = Walk(near, simplex.tree, weights, base, tell)
     within_limit = optimum.within_limit
-    if within_limit and not walk.to(flow_of(amount, weights), solver.pivot_limit(mu.size + nu.size) - simplex.pivots):
+    most_pivots = solver.pivot_limit(sum(problem.cost.shape)) - simplex.pivots
+    if within_limit and not walk.to(flow_of(amount, weights), most_pivots):
         within_limit = walk.within_limit
         if within_limit and walk.mass < MOVABLE * amount:
             raise Infeasible(amount, walk.mass)
@@ -54,11 +75,15 @@ def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool,
     """The solution where a walk ended."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
     support = transport(walk, prescribed(problem), mu, nu)
-    f, _ = walk.potentials()
-    if isinstance(marginals, Equal):  # the price is part of the potentials
-        f = f + (walk.base + walk.price)
-    f = marginals.clipped(f)
-    bound = marginals.bound(mu, nu, f, walk.near.minima(f)[1])
+    f, g = (np.minimum(potential, 0.0) for potential in walk.potentials())
+    price = walk.base + walk.price
+    if isinstance(marginals, Equal):  # the price is part of the potentials; the targets' have a mean of zero
+        mean = float(nu @ g) / (float(nu.sum()) or 1.0)
+        f, g = f + (price + mean), g - mean
+    else:
+        g = g + price
+    lowest = g + pricing_for(problem.cost, price).violated(f, g, 1, lambda done: None).target_minimum
+    bound = marginals.bound(mu, nu, f, lowest)
     costs = problem.cost.entries(*support[:2])
     return certified(problem, solver, support, costs, f, bound, within_limit, pivots)
 

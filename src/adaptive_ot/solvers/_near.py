@@ -11,7 +11,7 @@ import numpy as np
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.solvers._jit import kernel, lower
-from adaptive_ot.solvers._pricing import inner_product_bound
+from adaptive_ot.solvers._pricing import HALF_ULP, inner_product_bound
 from adaptive_ot.solvers._threads import run_together
 from adaptive_ot.solvers.softmin._kernels import point_costs
 
@@ -21,8 +21,6 @@ PAIRS_PER_THREAD = 2**19
 
 # Rows whose reduced costs stand for those of all.
 ROWS_SAMPLED = 64
-
-HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
 
 class Pairs(NamedTuple):
@@ -101,6 +99,8 @@ class NearPairs:
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, cost.shape[1]))
         # A lower bound of every cost, within rounding of it: no pair is missed.
         self.points = inner_product_bound(cost, HALF_ULP) if isinstance(cost, PointCost) else ()
+        # No distance is negative, even where the bound, by rounding, is.
+        self.least = -cost.offset if isinstance(cost, PointCost) and cost.p.shape[1] == 0 else -np.inf
         self.listed = Pairs(*cost.pairs_below(np.inf)) if isinstance(cost, SparseCost) else None
 
     def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
@@ -184,7 +184,8 @@ class NearPairs:
             by_block.append(own)
 
         self._in_threads(look)
-        return of_rows, np.min(by_block, axis=0)
+        least = self.least - f.max(initial=0.0)
+        return np.maximum(of_rows, self.least), np.maximum(np.min(by_block, axis=0), least)
 
     def _in_threads(self, look: Callable[[int, np.ndarray], None]) -> None:
         """Have every block of rows looked at."""

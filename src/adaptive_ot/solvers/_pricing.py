@@ -52,6 +52,8 @@ POINTS_FOR_CENTRE = 1000
 SMALLEST_NORMAL = 2.0**-126  # what one float32 product can lose to underflow
 SMALLEST_UNIT = 1e-200
 
+HALF_ULP = 2.0**-53  # rounding error of one float64 operation
+
 
 class Violated(NamedTuple):
     """Pairs of negative reduced cost, with their costs, and the lowest reduced cost (at most 0) of every target."""
@@ -220,24 +222,33 @@ class PointPricing(ThreadedPricing):
         )
 
 
-def inner_product_bound(cost: PointCost, half_ulp: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """u, v, a, b with C_ij >= a_i + b_j - fl(<u_i, v_j>), where fl rounds by half_ulp and sums in any order.
-
-    C_ij itself is s_i + t_j - <u_i, v_j> - offset, and |fl(<u, v>) - <u, v>| <= (d + 8) half_ulp |u| |v|, which is at
-    most half of that times |u|^2 + |v|^2: one term for the row, one for the column.
-    """
+def inner_products(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u, v, a, b with C_ij = a_i + b_j - <u_i, v_j>, up to rounding."""
     # Distances do not change if all points move; around the (sampled) median they have few digits to lose.
     sample = [side[:: 1 + len(side) // POINTS_FOR_CENTRE] for side in (cost.x, cost.z)]
     centre = np.median(np.concatenate(sample), axis=0)
     far, near = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
-    vectors, bounds = [], []
+    vectors, terms = [], []
     for points, classes, offset in ((cost.x, cost.p, cost.offset), (cost.z, cost.q, 0.0)):
         moved = far * (points - centre)
-        vector = np.hstack([moved, near * classes])
-        error = (vector.shape[1] + 8) * half_ulp / 2 * np.einsum("ij,ij->i", vector, vector)
-        vectors.append(vector)
-        bounds.append(np.einsum("ij,ij->i", moved, moved) / 2 - offset - error)
-    return *vectors, *bounds
+        vectors.append(np.hstack([moved, near * classes]))
+        terms.append(np.einsum("ij,ij->i", moved, moved) / 2 - offset)
+    return *vectors, *terms
+
+
+def inner_product_bound(cost: PointCost, half_ulp: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u, v, a, b with C_ij >= a_i + b_j - fl(<u_i, v_j>), where fl rounds by half_ulp and sums in any order.
+
+    |fl(<u, v>) - <u, v>| <= (d + 8) half_ulp |u| |v|, which is at most half of that times |u|^2 + |v|^2: one term for
+    the row, one for the column. The rest is computed in float64, and so is C_ij, in whichever way: each loses at most
+    (d + 8) half an ulp times |u|^2 + |v|^2, and a few half ulps of the offset.
+    """
+    u, v, a, b = inner_products(cost)
+    size = u.shape[1] + 8
+    for vectors, terms, offset in ((u, a, cost.offset), (v, b, 0.0)):
+        square = np.einsum("ij,ij->i", vectors, vectors)
+        terms -= size * (half_ulp / 2 + 2 * HALF_ULP) * square + 8 * HALF_ULP * offset
+    return u, v, a, b
 
 
 def unique_pairs(rows: np.ndarray, columns: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:

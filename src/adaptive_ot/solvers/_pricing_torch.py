@@ -8,12 +8,10 @@ import numpy as np
 import torch
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost
-from adaptive_ot.solvers._pricing import Pricing, Tick, Violated, inner_product_bound, unique_pairs
+from adaptive_ot.solvers._pricing import HALF_ULP, Pricing, Tick, Violated, inner_product_bound, unique_pairs
 
 # Reduced costs held on the device at once (1 GB in float64).
 ENTRIES_PER_BLOCK = 2**27
-
-HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
 
 class TorchPricing(Pricing):

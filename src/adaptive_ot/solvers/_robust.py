@@ -20,13 +20,13 @@ from adaptive_ot.solution import Solution, Status, marginal
 from adaptive_ot.solvers._conic import RobustTransport, robust_transport
 from adaptive_ot.solvers._fixed import solve_fixed
 from adaptive_ot.solvers._near import NearPairs, Pairs
-from adaptive_ot.solvers.exact import Exact, Progress, certified
+from adaptive_ot.solvers.exact import Exact, Progress, allowed_gap, certified
 
 # Up to this many pairs, all are listed; of more, about so many for every point.
 ALL_LISTED = 2**17
 LISTED_PER_POINT = 12
 
-# Pairs are added until the gap is this part of the tolerance.
+# Pairs are added until the gap is this part of the one that is allowed.
 PART = 0.1
 
 # A smaller ball is its centre, as far as the tolerance can tell.
@@ -52,7 +52,8 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
         harmless = cheapest - found.target_potential.max()
         f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
         bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
-        done = float(pairs.costs @ found.mass) - bound.value <= PART * solver.tolerance * max(1.0, abs(bound.value))
+        allowed = allowed_gap(problem, solver, pairs.costs, found.mass, f, bound)
+        done = float(pairs.costs @ found.mass) - bound.value <= PART * allowed
         missing = None if done and not found.infeasible else violated(near, pairs, found)
         if missing is None:
             break

@@ -63,28 +63,31 @@ class Arcs(NamedTuple):
 
 def slack_tree(source_weights: np.ndarray, target_weights: np.ndarray) -> Tree:
     """The tree in which everything goes to, or comes from, the root."""
-    flow = np.concatenate((source_weights, target_weights, [0]))
-    nodes, size, root = np.arange(flow.size, dtype=np.uint32), flow.size, flow.size - 1
-    depth = np.ones(size, np.int32)
-    depth[root] = 0
-    parent = np.full(size, root, np.uint32)
-    return Tree(parent, np.roll(nodes, -1), np.roll(nodes, 1), depth, flow, np.zeros(size), np.zeros(size))
+    sources, root = source_weights.size, source_weights.size + target_weights.size
+    parent, depth = np.full(root + 1, root, np.uint32), np.ones(root + 1, np.int32)
+    following, preceding = np.arange(1, root + 2, dtype=np.uint32), np.arange(-1, root).astype(np.uint32)
+    flow = np.empty(root + 1, np.int64)
+    flow[:sources], flow[sources:root] = source_weights, target_weights
+    depth[root], flow[root], following[root], preceding[0] = 0, 0, 0, root
+    return Tree(parent, following, preceding, depth, flow, np.zeros(root + 1), np.zeros(root + 1))
 
 
 def slack_arcs(sources: int, targets: int) -> Arcs:
     """They are priced like any other arc, or the answer would be wrong."""
     root = sources + targets
-    nodes = np.arange(root, dtype=np.uint32)
-    is_source = nodes < sources
-    return Arcs(
-        np.where(is_source, nodes, np.uint32(root)), np.where(is_source, np.uint32(root), nodes), np.zeros(root)
-    )
+    tail, head = np.arange(root, dtype=np.uint32), np.arange(root, dtype=np.uint32)
+    tail[sources:], head[:sources] = root, root
+    return Arcs(tail, head, np.zeros(root))
 
 
 def with_pairs(arcs: Arcs, sources: int, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> Arcs:
     """The arcs, followed by those of some pairs."""
-    pairs = rows.astype(np.uint32), (columns + sources).astype(np.uint32), costs
-    return Arcs(*(np.concatenate(both) for both in zip(arcs, pairs, strict=True)))
+    size = arcs.cost.size
+    longer = Arcs(*(np.empty(size + rows.size, side.dtype) for side in arcs))
+    for new, old, pairs in zip(longer, arcs, (rows, columns, costs), strict=True):
+        new[:size], new[size:] = old, pairs
+    longer.head[size:] += np.uint32(sources)
+    return longer
 
 
 def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:

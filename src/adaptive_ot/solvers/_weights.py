@@ -35,7 +35,7 @@ def network_weights(
     source, target, real = np.empty(mu.size, np.int64), np.empty(nu.size, np.int64), np.concatenate((mu, nu))
     unit = float(common_unit(mu, nu))
     if unit > 0:
-        source[:], target[:] = round(mu[0] / unit), round(nu[0] / unit)
+        source[:], target[:] = np.rint(mu[0] / unit), np.rint(nu[0] / unit)
     grain = unit or fill_rounded(mu, nu, rows, columns, complete, source, target, real)
     return NetworkWeights(source, target, unit, real, grain)
 
@@ -48,8 +48,8 @@ def common_unit(mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
     of_source, of_target = mu[..., 0], nu[..., 0]
     uniform = (mu == mu[..., :1]).all(axis=-1) & (nu == nu[..., :1]).all(axis=-1) & (of_source > 0) & (of_target > 0)
     same_total = abs(n * of_source - m * of_target) <= 1e-15 * n * of_source
-    shared = np.where(same_total, of_source / (m // math.gcd(n, m)), 0.0)
-    return uniform * np.where(of_source == of_target, of_source, shared)
+    same, parts = of_source == of_target, m // math.gcd(n, m)
+    return of_source * (uniform & same) + of_source / parts * (uniform & same_total & ~same)
 
 
 @kernel

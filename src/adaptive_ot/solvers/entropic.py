@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Literal, get_args
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot._arrays import rounded_down
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.marginals import AtMost, FixedMass, SoftKL
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
+from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport, violation_of
 from adaptive_ot.solvers._entropic_dual import FAR, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 from adaptive_ot.solvers.softmin import Balanced, RowRule, Softmin
@@ -167,7 +168,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         active_source=present(rows > ACTIVE_SHARE * mu),
         active_target=present(columns > ACTIVE_SHARE * nu),
         gap=max(0.0, value - bound.value),
-        violation=marginals.violation(mu, nu, rows, columns),
+        violation=violation_of(problem, transport, (rows, columns)),
         status=status_of(ascent.error, solver, ascent.stalled),
         iterations=ascent.passes,
         price=price,
@@ -266,6 +267,14 @@ class TiledTransport(Transport):
 
     def dense(self, dtype: np.dtype) -> np.ndarray:
         return np.concatenate([block for _, block in self.blocks()])
+
+    def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        rows, columns = [], np.zeros(self.shape[1])
+        for _, block in self.blocks():
+            rounded = rounded_down(block, dtype)
+            rows.append(rounded.sum(axis=1, dtype=np.float64))
+            columns += rounded.sum(axis=0, dtype=np.float64)
+        return np.concatenate(rows), columns
 
     def times(self, matrix: np.ndarray) -> np.ndarray:
         return np.concatenate([block @ matrix for _, block in self.blocks()])

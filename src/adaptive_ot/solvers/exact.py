@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot.costs import ArrayCost, Cost, SparseCost
 from adaptive_ot.marginals import AtMost, Bound, ChiSquareBall, Equal, FixedMass
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
+from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal, violation_of
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._pricing import Violated
@@ -26,6 +27,9 @@ LATER_KEEP = 8
 # No plan that breaks its constraints by more than this part of the total weight counts as optimal.
 LARGEST_VIOLATION = 1e-9
 
+# The potentials are known up to this part of the largest of them.
+ROUNDING = 1e-13
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -34,7 +38,9 @@ class Exact:
     Parameters
     ----------
     tolerance
-        The certified gap may be this large relative to max(1, |value|).
+        How large the certified gap may be, relative to the terms whose difference it is, without signs:
+        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice the value. What rounding
+        can do comes on top: 1e-13 of the largest potentials for every unit of mass.
     max_pivots
         Give up after this many simplex pivots; by default 1000 for every point, which no real problem comes near.
     """
@@ -82,6 +88,8 @@ class Optimum(NamedTuple):
 
 def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
     """Solve by the method that suits what the marginals must satisfy."""
+    if not isinstance(problem.marginals, AtMost):
+        _check_cost(problem.cost)
     if isinstance(problem.marginals, Equal | FixedMass):
         from adaptive_ot.solvers._fixed import solve_fixed
 
@@ -96,6 +104,14 @@ def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], No
     rows, columns, mass, costs = carried(problem, optimum)
     pivots = optimum.simplex.pivots
     return certified(problem, solver, (rows, columns, mass), costs, f, bound, optimum.within_limit, pivots)
+
+
+def _check_cost(cost: Cost) -> None:
+    """Points need no check: their distances are bounded as their coordinates are."""
+    if isinstance(cost, ArrayCost):
+        check.highest_cost(cost.array)
+    elif isinstance(cost, SparseCost):
+        check.highest_cost(cost.matrix.data)
 
 
 def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None]) -> Optimum:
@@ -160,6 +176,20 @@ def carried(problem: Problem, optimum: Optimum) -> tuple[np.ndarray, np.ndarray,
     return rows, columns, mass, costs
 
 
+def allowed_gap(
+    problem: Problem, solver: Exact, costs: np.ndarray, mass: np.ndarray, source_potential: np.ndarray, bound: Bound
+) -> float:
+    """The largest gap of an optimal plan, see `Exact.tolerance`: it scales with the costs and with the weights."""
+    moved, terms, largest = float(mass.sum()), float(np.abs(costs) @ mass), 0.0
+    sides = (problem.source_weights, source_potential), (problem.target_weights, bound.target_potential)
+    for weights, potential in sides:
+        size = np.abs(potential)
+        terms += float(weights @ size)
+        largest += float(size.max(initial=0.0))
+    price = abs(bound.price)
+    return solver.tolerance * (terms + price * moved) + ROUNDING * (largest + price) * moved
+
+
 def certified(
     problem: Problem,
     solver: Exact,
@@ -175,18 +205,22 @@ def certified(
     rows, columns, mass = support
     value = float(costs @ mass)
     gap = max(0.0, value - bound.value)
+    # The terms sum to no less than the value, so that most gaps need no closer look.
+    within_tolerance = gap <= solver.tolerance * abs(value) or gap <= allowed_gap(
+        problem, solver, costs, mass, source_potential, bound
+    )
     source_marginal, target_marginal = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
     violation = problem.marginals.violation(mu, nu, source_marginal, target_marginal)
     if not within_limit:
         status = Status.PIVOT_LIMIT
-    elif gap > solver.tolerance * max(1.0, abs(value)) or violation > LARGEST_VIOLATION * max(mu.sum(), nu.sum()):
+    elif not within_tolerance or violation > LARGEST_VIOLATION * max(mu.sum(), nu.sum()):
         status = Status.IMPRECISE
     else:
         status = Status.OPTIMAL
-    present = problem.cost.kind.present
+    transport, present = ListedTransport(problem.cost.shape, support), problem.cost.kind.present
     return Solution(
         problem=problem,
-        transport=ListedTransport(problem.cost.shape, support),
+        transport=transport,
         value=value,
         regularised_value=value,
         mass=float(mass.sum()),
@@ -198,7 +232,7 @@ def certified(
         active_target=present(target_marginal > 0),
         price=bound.price,
         gap=gap,
-        violation=violation,
+        violation=violation_of(problem, transport, (source_marginal, target_marginal)),
         status=status,
         iterations=pivots,
     )

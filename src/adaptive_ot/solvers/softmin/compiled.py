@@ -19,7 +19,7 @@ import numpy as np
 
 from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
 from adaptive_ot.solution import marginal
-from adaptive_ot.solvers._pricing import inner_product_bound
+from adaptive_ot.solvers._pricing import inner_products
 from adaptive_ot.solvers._threads import run_together
 from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, Finished, RowRule, Softmin, _kernels
 from adaptive_ot.solvers.softmin.dense import RIDGES, solve_dense
@@ -272,7 +272,7 @@ class TiledSoftmin(CompiledSoftmin):
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
         self.sparse = False  # whether P was found to be sparse when it was last made
         self.array = cost.array if isinstance(cost, ArrayCost) else None
-        self.points = () if isinstance(cost, ArrayCost) else inner_product_bound(cost, half_ulp=0.0)
+        self.points = () if isinstance(cost, ArrayCost) else inner_products(cost)
 
     def block(self, top: int, bottom: int) -> np.ndarray:
         """The costs of some rows."""

@@ -88,15 +88,10 @@ class DenseSoftmin(Softmin):
         return Finished(row_factors, plan.sum(axis=1), plan.sum(axis=0), value, lowest, plan)
 
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
-        exponents = (at.potential + rule.reference)[:, None] + at.h - self.costs / self.epsilon
-        yield 0, exponentials(np.minimum(exponents, LARGEST_EXPONENT, out=exponents))
-
-
-def exponentials(exponents: np.ndarray) -> np.ndarray:
-    """Replace exponents by their exponentials."""
-    np.exp(exponents, out=exponents)
-    exponents *= exponents > SMALLEST
-    return exponents
+        # What is lost of a row depends on the row as a whole, which may be light.
+        matrix, row_sums = row_stochastic(at.h - self.costs / self.epsilon)
+        matrix *= np.exp(np.minimum(at.potential + rule.reference + row_sums, LARGEST_EXPONENT))[:, None]
+        yield 0, matrix
 
 
 def row_stochastic(exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -104,7 +99,8 @@ def row_stochastic(exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     highest = exponents.max(axis=1)
     some = highest > -np.inf
     exponents -= np.where(some, highest, 0.0)[:, None]
-    matrix = exponentials(exponents)
+    matrix = np.exp(exponents, out=exponents)
+    matrix *= matrix > SMALLEST
     row_sums = matrix.sum(axis=1)
     matrix /= np.where(some, row_sums, 1.0)[:, None]
     return matrix, highest + np.log(np.where(some, row_sums, 1.0))

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost
-from adaptive_ot.solvers._pricing import inner_product_bound
+from adaptive_ot.solvers._pricing import inner_products
 from adaptive_ot.solvers.softmin import Balanced, Finished, RowRule, Softmin
 
 # Numbers in a block of rows (1 GB in float64); a kernel of up to this size is kept.
@@ -31,7 +31,7 @@ class TorchSoftmin(Softmin):
         self.device = cost.kind.device
         self.kept: tuple[Balanced, torch.Tensor] | None = None
         if isinstance(cost, PointCost):
-            self.u, self.w, self.a, self.b = map(self._to_device, inner_product_bound(cost, half_ulp=0.0))
+            self.u, self.w, self.a, self.b = map(self._to_device, inner_products(cost))
 
     def scale(self, epsilon: float) -> None:
         self.epsilon = epsilon
