@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+EXTRA := dev
+CONSTRAINTS := constraints.txt
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: demo test test-all check bench scale clean
+.PHONY: demo test test-all test-portable check bench scale clean
 
 demo: $(VENV)/.cli
 	$(BIN)/adaptive-ot demo --output demo
@@ -12,11 +14,15 @@ demo: $(VENV)/.cli
 # A worker needs more than a gigabyte of memory.
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist worksteal
 
-test: $(VENV)/.dev $(VENV)/.browser
+test: $(VENV)/.$(EXTRA) $(VENV)/.browser
 	$(PYTEST)
 
 test-all: $(VENV)/.dev $(VENV)/.browser
 	$(PYTEST) -m "" --hypothesis-profile full
+
+# SETTINGS="oldest elsewhere" for some of them.
+test-portable: $(VENV)/.dev
+	$(BIN)/python tests/portable.py $(SETTINGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -38,7 +44,7 @@ $(VENV)/.venv:
 	touch $@
 
 # One stamp for every extra, renewed when the dependencies change.
-$(VENV)/.%: $(VENV)/.venv pyproject.toml constraints.txt
+$(VENV)/.%: $(VENV)/.venv pyproject.toml $(CONSTRAINTS)
 	$(PIP) --editable ".[$*]"
 	touch $@
 
@@ -51,4 +57,4 @@ $(VENV)/.browser: $(VENV)/.venv
 	@touch $@
 
 clean:
-	rm -rf $(VENV) demo
+	rm -rf $(VENV) build demo

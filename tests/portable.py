@@ -1,0 +1,157 @@
+"""Tests as other machines would run them: in every setting below, or in those that are named.
+
+A setting is what one would type there. Processors, threads and versions change numbers; users, folders and languages
+change what files and commands do. Each setting runs the tests that it could break.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import numpy as np
+
+from adaptive_ot.benchmark.engine import THREADS
+
+ROOT = Path(__file__).parents[1]
+BUILD = Path("build/portable")
+LOWEST = BUILD / "lowest.txt"
+SKIPPED = 77
+
+NUMBERS = """
+    adapt autodiff batch conic entropic entropic_family exact family fixed laws marginals paths pricing problem simplex
+    solution theorems torch
+    deep_batches deep_methods deep_networks deep_resume deep_together deep_training deep_transport
+"""
+FILES = """
+    adapt_cli benchmark benchmark_deep cli cli_refusals deep_cli deep_config deep_data deep_images deep_run_directory
+    errors feature_files import interrupt report_cli report_page report_runs
+"""
+
+SHELL = f"""
+skip() {{ echo "$1"; exit {SKIPPED}; }}
+language() {{ locale -a | grep -qix "$1.utf-\\?8" && export LC_ALL="$1.UTF-8" || skip "There is no locale $1."; }}
+move() {{ # to a copy of the working tree, of which nothing is left in the end
+    place=$(mktemp -d)
+    trap 'rm -rf "$place"' EXIT
+    mkdir "$place/$1"
+    git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$place/$1"
+    cd "$place/$1"
+}}
+"""
+
+
+def numpy_without(*features: str) -> str:
+    """The features of this processor that begin so and that NumPy can do without; it objects to other names."""
+    module = np._core._multiarray_umath  # type: ignore[attr-defined]
+    named = [name for name in module.__cpu_dispatch__ if name.startswith(features) and module.__cpu_features__[name]]
+    return f"NPY_DISABLE_CPU_FEATURES='{' '.join(named)}'"
+
+
+def threads(count: int) -> str:
+    return " ".join(f"{name}={count}" for name in THREADS)
+
+
+def kernels(name: str) -> str:
+    return f'NUMBA_CACHE_DIR="$PWD/{BUILD}/kernels-{name}"'
+
+
+def installed(name: str, python: str, constraints: Path = Path("constraints.txt")) -> str:
+    """Another environment, without PyTorch: its builds without CUDA are few."""
+    return (
+        f"{python} -c '' 2> /dev/null || skip 'There is no {python}.'; {kernels(name)} "
+        f"make test VENV={BUILD}/{name} PYTHON={python} EXTRA=test CONSTRAINTS={constraints}"
+    )
+
+
+OLD_TORCH = "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE"
+OLD_NUMBA = f"NUMBA_CPU_NAME=generic {kernels('generic')}"
+HERE = 'ln -s "$OLDPWD/.venv" .venv; export PYTHONPATH="$PWD/src"'
+ODD_FOLDER = f"move 'ein Ordner für Tests'; {HERE}"
+SHUFFLED = 'PYTEST_ADDOPTS="$PYTEST_ADDOPTS -p randomly --randomly-seed={}"'
+NOBODY = """
+[ "$(id -u)" = 0 ] || skip "You are not root: every setting shows what happens then."
+move 'ein Ordner für Tests'; chown -R nobody "$place"
+export HOME="$place" PATH=/usr/local/bin:/usr/bin:/bin
+user="setpriv --reuid=nobody --regid=$(id -g nobody) --clear-groups"
+$user python3 -c "import ensurepip, sys; assert sys.version_info >= (3, 11)" || skip "The python3 of users is too old."
+$user make test PYTHON=python3
+"""
+
+PROCESSORS = {
+    "torch-default": f"{OLD_TORCH} make test",
+    "torch-avx2": "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_CBWR=AVX2 make test",
+    **{
+        f"openblas-{name.lower()}": f"OPENBLAS_CORETYPE={name} make test"
+        for name in ("Haswell", "SkylakeX", "Zen", "Prescott")
+    },
+    "numpy-avx2": f"{numpy_without('AVX512', 'X86_V4')} make test",
+    "numba-generic": f"{OLD_NUMBA} make test",
+    "threads-1": f"{threads(1)} make test",
+    "threads-4": f"{threads(4)} make test",
+    "oldest": f"{OLD_TORCH} OPENBLAS_CORETYPE=Prescott {numpy_without('')} {OLD_NUMBA} {threads(1)} make test",
+}
+PLACES = {
+    "sigint-ignored": "trap '' INT; make test",
+    "umask-077": "umask 077; make test",
+    "odd-folder": f"{ODD_FOLDER}; make test",
+    "kathmandu": "TZ=Asia/Kathmandu make test",
+    "ascii": "LC_ALL=C PYTHONUTF8=0 make test",
+    "german": "language de_DE; make test",
+    "turkish": "language tr_TR; make test",
+    "nobody": NOBODY,
+    "elsewhere": f"{ODD_FOLDER}; umask 077; trap '' INT; LC_ALL=C TZ=Asia/Kathmandu {SHUFFLED.format(0)} make test",
+}
+ORDERS = {f"shuffled-{seed}": f"{SHUFFLED.format(seed)} make test" for seed in range(1, 6)}
+VERSIONS = {
+    "python-3.12": installed("python-3.12", "python3.12"),
+    "python-3.13": installed("python-3.13", "python3.13"),
+    "lowest": installed("lowest", "python3.11", LOWEST),
+}
+SETTINGS = PROCESSORS | PLACES | ORDERS | VERSIONS
+
+
+def tests_of(setting: str) -> list[str]:
+    chosen = NUMBERS if setting in PROCESSORS else FILES if setting in PLACES else NUMBERS + FILES
+    return [f"tests/test_{name}.py" for name in chosen.split()]
+
+
+def write_lowest_versions() -> None:
+    """Every dependency of users at the lowest version that pyproject.toml allows; what only tests need is free."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    groups = [project["optional-dependencies"][name] for name in ("plot", "report", "adapt", "files", "cli")]
+    named = [name for group in (project["dependencies"], *groups) for name in group]
+    (ROOT / LOWEST).parent.mkdir(parents=True, exist_ok=True)
+    (ROOT / LOWEST).write_text("".join(f"{name.replace('>=', '==')}\n" for name in named if ">=" in name))
+
+
+def run(setting: str) -> tuple[str, float]:
+    """The verdict, and seconds."""
+    print(f"\n{setting}: {SETTINGS[setting].strip()}", flush=True)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONUTF8", "PYTHONHASHSEED")}
+    environment["PYTEST_ADDOPTS"] = f"-q -m 'not slow and not browser' {' '.join(tests_of(setting))}"
+    start = time.perf_counter()
+    command = ["bash", "-euo", "pipefail", "-c", SHELL + SETTINGS[setting]]
+    status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
+    return {0: "passed", SKIPPED: "skipped"}.get(status, "FAILED"), time.perf_counter() - start
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("settings", nargs="*", metavar="SETTING", help=f"all by default: {', '.join(SETTINGS)}")
+    settings = parser.parse_args().settings or list(SETTINGS)
+    if unknown := set(settings) - set(SETTINGS):
+        parser.error(f"no such setting: {', '.join(sorted(unknown))}; there are {', '.join(SETTINGS)}")
+    write_lowest_versions()
+    verdicts = {setting: run(setting) for setting in settings}
+    print(f"\n{'setting':<20}{'verdict':<10}seconds")
+    for setting, (verdict, seconds) in verdicts.items():
+        print(f"{setting:<20}{verdict:<10}{seconds:7.0f}")
+    return int(any(verdict == "FAILED" for verdict, _ in verdicts.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
