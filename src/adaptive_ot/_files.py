@@ -6,6 +6,7 @@ import csv
 import io
 import os
 import secrets
+import stat
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -70,11 +71,16 @@ def make_directory(argument: str, path: Path) -> None:
 
 
 def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one."""
+    """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one.
+
+    A new file has the permissions of any new file, one that replaces another has those of the other.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # one of a killed process may lie there
     try:
         with trouble(f"{argument} '{path}'", "must be a place to write to"):
             with open(temporary, "xb") as file:
+                with suppress(FileNotFoundError):
+                    os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))  # before there is anything to read
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())  # otherwise the new name could outlive a power cut, and its content not
