@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import os
 import secrets
 import stat
@@ -21,6 +22,9 @@ try:
     import fcntl
 except ImportError:  # on Windows
     fcntl = None
+
+# What the arrays of a compressed file may take in memory.
+MOST_BYTES = 2**32
 
 # Files of a directory that a complaint names.
 NAMED = 3
@@ -54,12 +58,44 @@ def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
             raise InvalidInput(name, "must not be empty", "0 bytes", "Write it again.")
 
 
-def open_archive(file: IO[bytes]) -> Any:
-    """The arrays of an .npz file, none of them a pickle."""
+def open_archive(file: IO[bytes], most_bytes: int = MOST_BYTES) -> Any:
+    """The arrays of an .npz file, none of them a pickle, and none larger than the file says.
+
+    A few megabytes of a compressed file can ask for any amount of memory. So unpacked arrays may take `most_bytes` in
+    all, or as much as the file itself: uncompressed files may be of any size.
+    """
     if not zipfile.is_zipfile(file):
         raise ValueError("not a zip archive")
+    with zipfile.ZipFile(file) as archive:
+        check_unpacked(file, sum(member.file_size for member in archive.infolist()), most_bytes)
+        for member in archive.infolist():
+            with archive.open(member) as content:
+                check_header(content, member.file_size)
     file.seek(0)
     return np.load(file, allow_pickle=False)
+
+
+def check_unpacked(file: IO[bytes], unpacked: int, most_bytes: int = MOST_BYTES) -> None:
+    """What a file asks for is no more than is allowed, or than there is on disk."""
+    if unpacked > max(most_bytes, file.seek(0, os.SEEK_END)):
+        rule = f"may take {most_bytes / 2**30:.3g} GiB of memory, or as much as on disk"
+        given = f"{unpacked / 2**30:.3g} GiB in a file of {file.tell() / 2**20:.3g} MiB"
+        remedy = "If you trust the file, save it uncompressed, with numpy.savez: then its size is no limit."
+        raise InvalidInput(f"file '{file.name}'", rule, given, remedy)
+
+
+def check_header(content: IO[bytes], size: int) -> None:
+    """An array in a file of this size does not claim to be larger, if it is an array at all."""
+    try:
+        version = np.lib.format.read_magic(content)
+    except ValueError:
+        return
+    if version > (2, 0):
+        raise ValueError("an array whose fields have names")
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    shape, _, dtype = read(content)
+    if math.prod(shape) * dtype.itemsize > size and not dtype.hasobject:
+        raise ValueError(f"an array of {math.prod(shape):,} numbers in {size:,} bytes")
 
 
 def make_directory(argument: str, path: Path) -> None:

@@ -12,7 +12,17 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from adaptive_ot._files import any_of, as_csv, check_input, open_archive, suffix_of, trouble, write_atomically
+from adaptive_ot._files import (
+    any_of,
+    as_csv,
+    check_header,
+    check_input,
+    check_unpacked,
+    open_archive,
+    suffix_of,
+    trouble,
+    write_atomically,
+)
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.paths import MassPath
 from adaptive_ot.report import record
@@ -121,6 +131,8 @@ def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
         with open(path, "rb") as file:
             if suffix == ".npz":
                 return _read_npz(name, file, key, sparse_too)
+            check_header(file, path.stat().st_size)
+            file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)
 
 
@@ -152,6 +164,7 @@ def _read_npz(name: str, file: IO[bytes], key: str, sparse_too: bool) -> Any:
 def _read_sparse(file: IO[bytes]) -> sparse.csr_array:
     file.seek(0)
     matrix: Any = sparse.load_npz(file)
+    check_unpacked(file, 8 * max(matrix.shape))  # rows may be many even where there is nothing in them
     # SciPy trusts the indices of a file; compiled code would follow them out of bounds.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)
