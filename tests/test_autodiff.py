@@ -144,6 +144,49 @@ def test_a_value_without_second_derivatives_says_so():
     torch.testing.assert_close(second, gradient)
 
 
+NEWCOMERS = [aot.AtMost(), aot.Equal(), aot.FixedMass(0.5), aot.FixedMass(1.0), aot.SoftKL(0.01), aot.SoftKL(1.0)]
+
+
+@pytest.mark.parametrize("entropy", ["augmented", "product"])
+@pytest.mark.parametrize("marginals", NEWCOMERS, ids=str)
+def test_weights_of_zero(marginals, entropy):
+    """One-sided differences, of the value, of a loss of the plan, and of the derivatives of both by the cost.
+
+    Where both totals must stay the same, or bound the mass, another point takes the weight back.
+    """
+    generator = torch.Generator().manual_seed(5)
+    cost = (torch.rand(4, 3, generator=generator, dtype=torch.float64) - 0.5).requires_grad_()
+    by = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    weights = [torch.tensor(side, dtype=torch.float64) for side in ([0.3, 0.0, 0.5, 0.2], [0.4, 0.0, 0.6])]
+    settings = {"marginals": marginals, "solver": aot.Entropic(0.1, entropy, tolerance=1e-13)}
+
+    def numbers(mu, nu):
+        value = transport_value(cost, mu, nu, **settings)
+        loss = (by * transport_plan(cost, mu, nu, **settings)).sum()
+        slopes = [torch.autograd.grad(each, cost, create_graph=True)[0] for each in (value, loss)]
+        return torch.stack([value, loss, *((by**2 * slope).sum() for slope in slopes)])
+
+    for k, balance in ((0, True), (1, True), (0, False), (1, False)):
+        if not balance and marginals in (aot.Equal(), aot.FixedMass(1.0)):
+            continue
+        given = [side.clone().requires_grad_() for side in weights]
+        here, step = numbers(*given), torch.zeros_like(weights[k])
+        step[1], step[0] = 1e-6, -1e-6 if balance else 0.0
+        near, far = (numbers(*(w + t * step if j == k else w for j, w in enumerate(weights))) for t in (1, 2))
+        differences = (4 * near - far - 3 * here).detach() / 2
+        for at, number in enumerate(here):
+            (gradient,) = torch.autograd.grad(number, given[k], retain_graph=True)
+            slope, expected = float((gradient * step).sum()) / 1e-6, float(differences[at]) / 1e-6
+            assert slope == pytest.approx(expected, rel=1e-4, abs=1e-5), at
+
+
+def test_a_source_without_weight_or_allowed_pairs_costs_its_divergence():
+    cost = torch.tensor([[0.3, 0.6], [torch.inf, torch.inf]], dtype=torch.float64)
+    mu = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    transport_value(cost, mu, marginals=aot.SoftKL(2.0), solver=aot.Entropic(0.1)).backward()
+    assert float(mu.grad[1]) == pytest.approx(2.0 + 0.1)
+
+
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_batched_is_looped(entropy):
     generator = torch.Generator().manual_seed(0)

@@ -8,11 +8,11 @@ differentiated in turn, so entropic values and plans have derivatives of every o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL, as_marginals
+from adaptive_ot.marginals import ChiSquareBall, Marginals
 from adaptive_ot.solve import solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
@@ -23,9 +23,7 @@ try:
 except ImportError:
     raise MissingDependency("torch", "torch") from None
 
-# Added to the diagonal of the linear system, relative to it: where all weights move on both sides, potentials are free
-# up to a constant, and the system is singular in a direction that does not matter.
-RIDGE = 1e-14
+from adaptive_ot._derivatives import Model, Point, adjoint, slopes
 
 
 def transport_value(
@@ -60,7 +58,7 @@ def transport_value(
     (-1.5, [[0.5, 0.0], [0.0, 0.0]])
     """
     solver = Exact() if solver is None else solver
-    model = _Model.of(marginals, solver)
+    model = Model.of(marginals, solver)
     return _Solved.apply(*_tensors(cost, source_weights, target_weights), model)[0].to(cost.dtype)
 
 
@@ -85,7 +83,7 @@ def transport_plan(
     >>> bool(cost.grad[0, 0] < 0 < cost.grad[0, 1])  # dearer pairs carry less, dearer rivals leave more
     True
     """
-    model = _Model.of(marginals, solver)
+    model = Model.of(marginals, solver)
     inputs = _tensors(cost, source_weights, target_weights)
     differentiated = torch.is_grad_enabled() and any(part.requires_grad for part in inputs)
     if differentiated and isinstance(solver, Exact):
@@ -99,53 +97,6 @@ def transport_plan(
     if differentiated:
         model.has_dummies(*inputs[1:])  # refuses a batch that could not be differentiated
     return plan
-
-
-class _Model(NamedTuple):
-    """What is solved, and how."""
-
-    marginals: Marginals
-    solver: Exact | Entropic
-
-    @classmethod
-    def of(cls, marginals: Any, solver: Any) -> _Model:
-        marginals = as_marginals(marginals)
-        check.instance("solver", solver, Exact, Entropic)
-        return cls(marginals, solver)
-
-    @property
-    def epsilon(self) -> float:
-        return self.solver.epsilon if isinstance(self.solver, Entropic) else 0.0
-
-    @property
-    def softness(self) -> float:
-        return self.epsilon / self.marginals.tau if isinstance(self.marginals, SoftKL) else 0.0
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the weights are upper bounds."""
-        return isinstance(self.marginals, AtMost | FixedMass)
-
-    def has_dummies(self, mu: torch.Tensor, nu: torch.Tensor) -> bool:
-        """Whether the entropy is that of a problem with dummies, and something is left to them."""
-        if not (self.bounded and isinstance(self.solver, Entropic) and self.solver.entropy == "augmented"):
-            return False
-        if not isinstance(self.marginals, FixedMass):
-            return True
-        left = self.marginals.mass < (1 - self.solver.tolerance) * torch.maximum(mu.sum(-1), nu.sum(-1))
-        if left.any() and not left.all():
-            raise InvalidInput(
-                "mass",
-                "must leave something in every problem of a batch, or in none, to differentiate the augmented form",
-                self.marginals,
-                'Solve them apart, or use entropy="product".',
-            )
-        return bool(left.any())
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the weights are in the reference of the entropy, dummies aside."""
-        return isinstance(self.solver, Entropic) and self.solver.entropy != "counting"
 
 
 def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -173,7 +124,7 @@ class _Solved(Function):
     """
 
     @staticmethod
-    def forward(cost: Any, mu: Any, nu: Any, model: _Model) -> Any:
+    def forward(cost: Any, mu: Any, nu: Any, model: Model) -> Any:
         solution = solve(cost, mu, nu, marginals=model.marginals, solver=model.solver)
         value = torch.as_tensor(solution.regularised_value, dtype=torch.float64, device=cost.device)
         return value, solution.plan, solution.source_potential, solution.target_potential
@@ -191,17 +142,16 @@ class _Solved(Function):
     def backward(ctx: Any, *by: Any) -> Any:
         by_value, *by_solution = by
         cost, mu, nu, *solution = ctx.saved_tensors
-        at = _Point(ctx.model, mu, nu, *solution)
+        at = Point(ctx.model, cost, mu, nu, *solution)
         gradients = torch.zeros_like(at.plan), torch.zeros_like(mu), torch.zeros_like(nu)
         if by_value is not None:
-            slopes = _slopes(at)
+            by_cost, by_mu, by_nu = slopes(at)
             if isinstance(at.model.marginals, ChiSquareBall):
-                slopes = [_Once.apply(slope, cost, mu, nu) for slope in slopes]
+                by_cost, by_mu, by_nu = (_Once.apply(slope, cost, mu, nu) for slope in (by_cost, by_mu, by_nu))
             side = by_value[..., None]
-            gradients = side[..., None] * slopes[0], side * slopes[1], side * slopes[2]
+            gradients = side[..., None] * by_cost, side * by_mu, side * by_nu
         if any(given is not None for given in by_solution):
             given = (torch.zeros_like(s) if b is None else b for s, b in zip(solution, by_solution, strict=True))
-            adjoint = _adjoint_with_dummies if at.model.has_dummies(mu, nu) else _adjoint
             gradients = [a + b for a, b in zip(gradients, adjoint(at, *given), strict=True)]
         return *gradients, None
 
@@ -225,134 +175,3 @@ class _Once(Function):
             "ChiSquareBall",
             "Use SoftKL with Entropic(epsilon), or detach the gradient.",
         )
-
-
-class _Point(NamedTuple):
-    """A solution, and what it depends on."""
-
-    model: _Model
-    mu: torch.Tensor
-    nu: torch.Tensor
-    plan: torch.Tensor
-    f: torch.Tensor
-    g: torch.Tensor
-
-
-def _slopes(at: _Point) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """By how much the value changes with each cost and each weight: the envelope theorem."""
-    model, mu, nu = at.model, at.mu, at.nu
-    by_mu, by_nu = _slope(model.marginals, mu, at.f), _slope(model.marginals, nu, at.g)
-    if model.weighted and not model.has_dummies(mu, nu):
-        by_mu = by_mu + model.epsilon * (nu.sum(-1, keepdim=True) - _ratio(at.plan.sum(-1), mu))
-        by_nu = by_nu + model.epsilon * (mu.sum(-1, keepdim=True) - _ratio(at.plan.sum(-2), nu))
-    return at.plan, by_mu, by_nu
-
-
-def _slope(marginals: Marginals, weights: torch.Tensor, potential: torch.Tensor) -> torch.Tensor:
-    """By how much the dual value changes with each weight of one side, at fixed potentials."""
-    if isinstance(marginals, SoftKL):
-        return -marginals.tau * torch.expm1(-potential / marginals.tau)
-    if isinstance(marginals, ChiSquareBall):  # of  <w, f> - root(rho) root(|w| <w, f^2> - <w, f>^2)
-        total = _positive(weights.sum(-1, keepdim=True))
-        off = potential - (weights * potential).sum(-1, keepdim=True) / total
-        squares = (weights * off**2).sum(-1, keepdim=True)
-        spread = _ratio(squares + total * off**2, (2 * (total * squares).sqrt()).expand_as(off))
-        return potential - marginals.rho**0.5 * spread
-    return potential
-
-
-def _positive(weights: torch.Tensor) -> torch.Tensor:
-    """Weights with 1 for zero, to divide by and to take logarithms of."""
-    return torch.where(weights > 0, weights, 1.0)
-
-
-def _ratio(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.where(b > 0, a / _positive(b), 0.0)
-
-
-def _adjoint(
-    at: _Point, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What derivatives by plan and potentials are by cost and weights."""
-    model, mu, nu, plan = at.model, at.mu, at.nu, at.plan
-    rows, columns = plan.sum(-1) > 0, plan.sum(-2) > 0
-    if model.bounded:
-        rows, columns = at.f < 0, at.g < 0
-    elif model.softness == 0:  # a constant may move between the sides
-        columns = columns & (torch.arange(nu.shape[-1], device=nu.device) != plan.sum(-2).argmax(-1, keepdim=True))
-    rest, u, v = _equilibrium(model, plan, rows, columns, by_plan, by_f, by_g, isinstance(model.marginals, FixedMass))
-    by_mu, by_nu = u, v
-    if model.softness > 0:
-        by_mu, by_nu = u * _ratio(plan.sum(-1), mu), v * _ratio(plan.sum(-2), nu)
-    if model.weighted:
-        by_mu, by_nu = by_mu + _ratio(rest.sum(-1), mu), by_nu + _ratio(rest.sum(-2), nu)
-    return -rest / model.epsilon, by_mu, by_nu
-
-
-def _adjoint_with_dummies(
-    at: _Point, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The same for the balanced problem with its dummies: every constraint is active, and one potential is free.
-
-    If mass is fixed, the dummies leave it to the others, and exchange nothing. In terms of the potentials f', g' of
-    the balanced problem,  f = f' + g'_dummy - epsilon log(mu |mu| / (|mu| + |nu|)).
-    """
-    model, mu, nu, plan = at.model, at.mu, at.nu, at.plan
-    epsilon, n, m = model.epsilon, *plan.shape[-2:]
-    mu_total, nu_total = mu.sum(-1, keepdim=True), nu.sum(-1, keepdim=True)
-    total = _positive(mu_total + nu_total)
-    slack = mu * (mu_total / total) * (at.f / epsilon).exp()
-    spill = nu * (nu_total / total) * (at.g / epsilon).exp()
-    exchanged = plan.sum((-2, -1))[..., None]
-    if isinstance(model.marginals, FixedMass):
-        exchanged = torch.zeros_like(exchanged)
-    whole = torch.cat([plan, slack[..., None]], -1)
-    whole = torch.cat([whole, torch.cat([spill, exchanged], -1)[..., None, :]], -2)
-    rows = torch.ones_like(whole[..., 0], dtype=torch.bool)
-    columns = torch.arange(m + 1, device=plan.device).expand(whole[..., 0, :].shape) < m
-    f_sum, g_sum = by_f.sum(-1, keepdim=True), by_g.sum(-1, keepdim=True)
-    by = torch.nn.functional.pad(by_plan, (0, 1, 0, 1)), torch.cat([by_f, g_sum], -1), torch.cat([by_g, f_sum], -1)
-    rest, u, v = _equilibrium(model, whole, rows, columns, *by)
-    common = (f_sum + g_sum) / total
-    by_mu = u[..., :n] + v[..., m:] - epsilon * (_ratio(by_f, mu) + _ratio(f_sum, mu_total) - common)
-    by_nu = v[..., :m] + u[..., n:] - epsilon * (_ratio(by_g, nu) + _ratio(g_sum, nu_total) - common)
-    return -rest[..., :n, :m] / epsilon, by_mu, by_nu
-
-
-def _equilibrium(
-    model: _Model,
-    plan: torch.Tensor,
-    rows: torch.Tensor,
-    columns: torch.Tensor,
-    by_plan: torch.Tensor,
-    by_f: torch.Tensor,
-    by_g: torch.Tensor,
-    priced: bool = False,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The linear system for the potentials: derivatives by  log plan  at fixed potentials, and by rows and columns.
-
-    Active rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
-    of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if weighted. If `priced`,
-    the price keeps the mass: it is one more column, which shares its mass with all others.
-    """
-    r, c = plan.sum(-1), plan.sum(-2)
-    p = (by_plan * plan).sum(-1) + model.epsilon * by_f
-    q = (by_plan * plan).sum(-2) + model.epsilon * by_g
-    # [(1 + softness) diag(r) plan; plan^T (1 + softness) diag(c)] (u, v) = (p, q), the rows eliminated.
-    stiff = 1 + model.softness
-    inverse = torch.where(rows & (r > 0), 1 / (stiff * _positive(r)), 0.0)
-    active, whole, square = columns & (c > 0), plan, torch.diag_embed(stiff * (1 + RIDGE) * c)
-    if priced:
-        corner = torch.cat([c, c.sum(-1, keepdim=True)], -1)
-        square = torch.cat([torch.cat([square, c[..., None]], -1), corner[..., None, :]], -2)
-        whole = torch.cat([plan, r[..., None]], -1)
-        q = torch.cat([q, (by_plan * plan).sum((-2, -1))[..., None]], -1)
-        active = torch.cat([active, torch.ones_like(active[..., :1])], -1)
-    pairs = active[..., :, None] & active[..., None, :]
-    schur = torch.where(pairs, square - whole.mT @ (inverse[..., None] * whole), 0.0)
-    schur = schur + torch.diag_embed(torch.where(active, 0.0, 1.0))
-    right = torch.where(active, q - (whole.mT @ (inverse * p)[..., None])[..., 0], 0.0)
-    solved = torch.linalg.solve(schur, right)
-    u = inverse * (p - (whole @ solved[..., None])[..., 0])
-    v, price = (solved[..., :-1], solved[..., -1:, None]) if priced else (solved, 0.0)
-    return plan * (by_plan - u[..., :, None] - v[..., None, :] - price), u, v
