@@ -373,7 +373,7 @@ def test_a_soft_bound_stays_below_what_potentials_prove(tau, totals):
                 for side in ((mu, tall), (nu, g))
             ]
             whole = sum(Decimal(float(weight)) for weight in (*mu, *nu))
-            proved = Decimal(tau) * (whole - 2 * (sides[0] * sides[1]).sqrt())
+            proved = Decimal(tau) * (whole - 2 * Decimal(sides[0] * sides[1]).sqrt())
             slack = float(proved - Decimal(bound))
         size = float(np.abs(f).max() + np.abs(cost).max()) * sum(totals) + abs(float(proved))
         assert 0 <= slack <= 1e-13 * size
