@@ -39,6 +39,11 @@ STEPS_PER_CALL = 4096
 
 FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings away from rounding
 
+SHORTEST = 2  # the depths of two points at the root
+
+# So many pairs for every node are looked at before one of those that enter at once is taken.
+STRETCH = 64
+
 TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
 TINY = 1e-300  # a width to double
 
@@ -89,9 +94,9 @@ def _enter_if(node, sources, top, potential):
 
 
 @kernel
-def _watch(tail, head, cost, sources, potential, top, price, width, watched_tail, watched_head, watched_cost):
-    """Copy the pairs with a reduced cost below `width`; returns how many there are."""
-    count = 0
+def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched_tail, watched_head, watched_cost):
+    """Copy the pairs with a reduced cost below `width`; returns how many there are, and how many of at most `tie`."""
+    count, ties = 0, 0
     for k in range(tail.size):
         i, j = tail[k], head[k]
         reduced = cost[k] - potential[i] - potential[j]
@@ -101,7 +106,8 @@ def _watch(tail, head, cost, sources, potential, top, price, width, watched_tail
         if reduced < width:
             watched_tail[count], watched_head[count], watched_cost[count] = i, j, cost[k]
             count += 1
-    return count
+            ties += reduced <= tie
+    return count, ties
 
 
 @inlined
@@ -113,7 +119,7 @@ def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
     depth, flow = tree.depth, tree.flow
     lowest, entering, lowest_rank, looked_at = until, -1, 0, 0
     while looked_at < count and (entering < 0 or lowest > price):
-        last = min(cursor + ready.size, count)
+        last = min(cursor + STRETCH * ready.size, count)
         for k in range(cursor, last):
             key = cost[k] - ready[tail[k]] - ready[head[k]]
             if key <= price + tie:
@@ -125,6 +131,9 @@ def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
             rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
             if key < lowest or rank < lowest_rank:
                 lowest, entering, lowest_rank = key, k, rank
+                if rank == SHORTEST and key <= price:
+                    last = k + 1
+                    break
         looked_at += last - cursor
         cursor = last if last < count else 0
     return entering, cursor, looked_at
@@ -146,12 +155,12 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
         for node in range(ready.size):
             ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
         watched = watched_tail, watched_head, watched_cost
-        count = _watch(tail, head, cost, sources, tree.potential, top, price, width, *watched)
+        tie = TIE * (abs(price) + np.abs(tree.potential).max())
+        count, ties = _watch(tail, head, cost, sources, tree.potential, top, price, tie, width, *watched)
         listing = size + 4 * ready.size
         work += listing
         until = min(end, price + width) if count < size else end
         watching, cursor = 0, 0
-        tie = TIE * (abs(price) + np.abs(tree.potential).max())
         while True:
             entering, cursor, looked_at = _next(
                 tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
@@ -180,7 +189,8 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
             work += 4 * rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
             _flip(tree, sources, top, ready, i)
         price = until if until < np.inf else price
-        width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
+        # As much time for one as for the other; but no list, however short, is rid of ties.
+        width *= 2.0 if watching < listing or 2 * ties > count else 0.5
         if until >= end or work > work_limit:
             return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
 
