@@ -263,6 +263,48 @@ def test_a_batch_in_which_only_some_leave_nothing_is_refused():
     torch.testing.assert_close(one.sum(0), weights[0], rtol=0, atol=1e-8)
 
 
+def test_torch_func():
+    """Backward transforms are those of autograd; the others say what to do."""
+    cost, mu, nu = (side.detach() for side in random_inputs(1))
+    solver = aot.Entropic(0.5, tolerance=1e-13)
+    value = lambda *given: transport_value(*given, solver=solver)  # noqa: E731
+    plan = lambda *given: transport_plan(*given, solver=solver)  # noqa: E731
+    given = tuple(side.clone().requires_grad_() for side in (cost, mu, nu))
+    expected = torch.autograd.grad(value(*given), given)
+    torch.testing.assert_close(torch.func.grad(value, (0, 1, 2))(cost, mu, nu), expected)
+    for function in (value, plan):
+        jacobian = torch.autograd.functional.jacobian(function, (cost, mu, nu))
+        torch.testing.assert_close(torch.func.jacrev(function, (0, 1, 2))(cost, mu, nu), jacobian)
+    hessian = torch.autograd.functional.hessian(value, (cost, mu, nu))
+    torch.testing.assert_close(torch.func.jacrev(torch.func.jacrev(value, 0), 1)(cost, mu, nu), hessian[0][1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch about itself
+@pytest.mark.parametrize("function", [transport_value, transport_plan])
+def test_transforms_that_are_refused(function):
+    costs = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    of = lambda cost: function(cost, solver=aot.Entropic(0.5)).sum()  # noqa: E731
+    for transform in (torch.func.vmap(of), torch.func.vmap(torch.func.grad(of))):
+        with pytest.raises(aot.InvalidInput, match=r"vmap.*Give a batch"):
+            transform(costs)
+    with pytest.raises(aot.InvalidInput, match=r"tangent.*torch\.func\.grad"):
+        torch.func.jvp(of, (costs[0],), (costs[1],))
+    for transform in (torch.func.jacfwd(of), torch.func.hessian(of)):
+        with pytest.raises(aot.InvalidInput, match=r"torch\.func\.jacrev"):
+            transform(costs[0])
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("function", [transport_value, transport_plan])
+def test_compiled_around(function):
+    """Nobody compiles a solver, but what is around it."""
+    cost = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    of = lambda cost: 2 * function(cost * 3, solver=aot.Entropic(0.5)).square().sum()  # noqa: E731
+    compiled = torch.compile(of, backend="aot_eager")(cost)
+    torch.testing.assert_close(compiled, of(cost))
+    torch.testing.assert_close(torch.autograd.grad(compiled, cost), torch.autograd.grad(of(cost), cost))
+
+
 def test_float32_stays_float32():
     cost = torch.randn(5, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
     value, plan = transport_value(cost, solver=aot.Entropic(0.1)), transport_plan(cost, solver=aot.Entropic(0.1))

@@ -8,7 +8,9 @@ differentiated in turn, so entropic values and plans have derivatives of every o
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
@@ -25,7 +27,23 @@ except ImportError:
 
 from adaptive_ot._derivatives import Model, Point, adjoint, slopes
 
+Given = ParamSpec("Given")
 
+
+def _uncompiled(function: Callable[Given, torch.Tensor]) -> Callable[Given, torch.Tensor]:
+    """The function, left to the interpreter where `torch.compile` compiles its caller: solvers are no graphs."""
+
+    @wraps(function)
+    def called(*arguments: Given.args, **options: Given.kwargs) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            apart: Any = torch.compiler.disable(function)
+            return apart(*arguments, **options)
+        return function(*arguments, **options)
+
+    return called
+
+
+@_uncompiled
 def transport_value(
     cost: Any,
     source_weights: Any = None,
@@ -62,6 +80,7 @@ def transport_value(
     return _Solved.apply(*_tensors(cost, source_weights, target_weights), model)[0].to(cost.dtype)
 
 
+@_uncompiled
 def transport_plan(
     cost: Any,
     source_weights: Any = None,
@@ -154,6 +173,24 @@ class _Solved(Function):
             given = (torch.zeros_like(s) if b is None else b for s, b in zip(solution, by_solution, strict=True))
             gradients = [a + b for a, b in zip(gradients, adjoint(at, *given), strict=True)]
         return *gradients, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        raise InvalidInput(
+            "cost",
+            "must not be mapped by torch.vmap",
+            "one of its batches",
+            "Give a batch, problems x sources x targets; for Jacobians and Hessians, use torch.func.jacrev.",
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise InvalidInput(
+            "cost",
+            "must not carry a tangent: derivatives go backwards only",
+            "forward-mode differentiation",
+            "Use torch.autograd.grad, torch.func.grad or torch.func.jacrev.",
+        )
 
 
 class _Once(Function):
