@@ -189,6 +189,18 @@ def test_unbalanced_and_finite_where_pot_is_not():
     assert solution.gap <= 0.01 * abs(solution.value)
 
 
+@every_form
+@pytest.mark.parametrize("far", [1.3e3, 1e5])
+@pytest.mark.parametrize("tau", [0.5, 1.0])
+def test_soft_kl_with_targets_that_are_due_less_than_numbers_can_say(tau, far, form):
+    """The plan is one number then, and its optimum has a closed form."""
+    cost, mu, nu = np.array([[60.0, 0.0, far]]), np.ones(1), np.full(3, 1 / 3)
+    for epsilon in (1.0, 0.1):
+        share = (tau + epsilon * (form != "counting")) / (2 * tau + epsilon)
+        plan = solve((cost, mu, nu), aot.SoftKL(tau), epsilon, form).plan
+        np.testing.assert_allclose(plan, [[0.0, 3.0**-share, 0.0]], atol=1e-7)
+
+
 def test_soft_kl_with_an_epsilon_that_is_lost_in_rounding():
     """No answer, but no other error either."""
     cost = np.random.default_rng(0).random((30, 30))

@@ -34,6 +34,7 @@ from adaptive_ot.solvers._ascent_constants import (
     HARD,
     HIGHEST,
     LARGEST_FACTOR,
+    LEAST,
     LEAST_DAMPING,
     LESS_DAMPING,
     LEVEL_ERROR,
@@ -214,11 +215,12 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
         spill[0] = sent / math.sqrt(total - dual.amount)
     else:
         value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
+    columns, goal = np.maximum(columns, LEAST * total), np.maximum(goal, LEAST * total)
     free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
     unit = max(dual.amount, SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
-    error = np.sum(np.abs(gradient)) / unit
+    error = np.sum(np.abs(gradient)) / unit if np.max(columns) > LEAST * total else np.inf  # lost, not solved
     return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
 

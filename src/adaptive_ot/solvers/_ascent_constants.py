@@ -39,3 +39,7 @@ SMALLEST_UNIT = 1e-4
 
 # Exponents of penalised sums stop here, and a step that goes so far is taken back.
 HIGHEST = 600.0
+
+# Less than this part of all target weight is not told from nothing: what a column has and is due is compared by its
+# logarithm.
+LEAST = 1e-280
