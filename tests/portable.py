@@ -69,8 +69,9 @@ def installed(name: str, python: str, constraints: Path = Path("constraints.txt"
 
 OLD_TORCH = "ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 MKL_CBWR=COMPATIBLE"
 OLD_NUMBA = f"NUMBA_CPU_NAME=generic {kernels('generic')}"
-HERE = 'ln -s "$OLDPWD/.venv" .venv; export PYTHONPATH="$PWD/src"'
-ODD_FOLDER = f"move 'ein Ordner für Tests'; {HERE}"
+ODD_FOLDER = (
+    """move 'ein Ordner für Tests'; ln -s "$OLDPWD/.venv" .venv; export PYTHONPATH="$PWD/src" MAKEFLAGS=-o.venv/.dev"""
+)
 SHUFFLED = 'PYTEST_ADDOPTS="$PYTEST_ADDOPTS -p randomly --randomly-seed={}"'
 NOBODY = """
 [ "$(id -u)" = 0 ] || skip "You are not root: every setting shows what happens then."
