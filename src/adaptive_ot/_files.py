@@ -23,8 +23,9 @@ try:
 except ImportError:  # on Windows
     fcntl = None
 
-# What the arrays of a compressed file may take in memory.
-MOST_BYTES = 2**32
+# What the arrays of a compressed file may take in memory, in GiB, and the environment variable that allows more.
+MOST_UNPACKED = 4.0
+ALLOWANCE = "ADAPTIVE_OT_MAX_UNPACKED_GIB"
 
 # Files of a directory that a complaint names.
 NAMED = 3
@@ -58,16 +59,16 @@ def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
             raise InvalidInput(name, "must not be empty", "0 bytes", "Write it again.")
 
 
-def open_archive(file: IO[bytes], most_bytes: int = MOST_BYTES) -> Any:
+def open_archive(file: IO[bytes]) -> Any:
     """The arrays of an .npz file, none of them a pickle, and none larger than the file says.
 
-    A few megabytes of a compressed file can ask for any amount of memory. So unpacked arrays may take `most_bytes` in
-    all, or as much as the file itself: uncompressed files may be of any size.
+    A few megabytes of a compressed file can ask for any amount of memory. So unpacked arrays may take 4 GiB in all, or
+    as much as the file itself: uncompressed files may be of any size.
     """
     if not zipfile.is_zipfile(file):
         raise ValueError("not a zip archive")
     with zipfile.ZipFile(file) as archive:
-        check_unpacked(file, sum(member.file_size for member in archive.infolist()), most_bytes)
+        check_unpacked(file, sum(member.file_size for member in archive.infolist()))
         for member in archive.infolist():
             with archive.open(member) as content:
                 check_header(content, member.file_size)
@@ -75,13 +76,27 @@ def open_archive(file: IO[bytes], most_bytes: int = MOST_BYTES) -> Any:
     return np.load(file, allow_pickle=False)
 
 
-def check_unpacked(file: IO[bytes], unpacked: int, most_bytes: int = MOST_BYTES) -> None:
+def check_unpacked(file: IO[bytes], unpacked: int) -> None:
     """What a file asks for is no more than is allowed, or than there is on disk."""
-    if unpacked > max(most_bytes, file.seek(0, os.SEEK_END)):
-        rule = f"may take {most_bytes / 2**30:.3g} GiB of memory, or as much as on disk"
+    most = most_unpacked()
+    if unpacked > max(most * 2**30, file.seek(0, os.SEEK_END)):
+        rule = f"may take {most:.3g} GiB of memory, or as much as on disk"
         given = f"{unpacked / 2**30:.3g} GiB in a file of {file.tell() / 2**20:.3g} MiB"
-        remedy = "If you trust the file, save it uncompressed, with numpy.savez: then its size is no limit."
+        enough = math.ceil(unpacked / 2**30)
+        remedy = f"If you trust the file, set {ALLOWANCE}={enough}, or save it uncompressed, with numpy.savez."
         raise InvalidInput(f"file '{file.name}'", rule, given, remedy)
+
+
+def most_unpacked() -> float:
+    """What compressed arrays may take, in GiB."""
+    given = os.environ.get(ALLOWANCE, "")
+    try:
+        allowed = float(given or MOST_UNPACKED)
+    except ValueError:
+        allowed = math.nan
+    if not allowed > 0:
+        raise InvalidInput(ALLOWANCE, "must be a number of GiB above 0", repr(given), f"Set it to {MOST_UNPACKED:g}.")
+    return allowed
 
 
 def check_header(content: IO[bytes], size: int) -> None:
