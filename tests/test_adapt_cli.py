@@ -99,6 +99,18 @@ def test_words_for_people(here, capsys):
     assert set(same["predicted"]) <= set(NAMES)
 
 
+def test_labels_are_no_formulas(here, capsys):
+    """Neither in the file nor in the report; numbers below zero stay numbers."""
+    names = np.array(['=HYPERLINK("http://x")', "+1+1", "-1.5"])
+    quoted = ['"' + name.replace('"', '""') + '"' for name in names]
+    write_csv("formulas.csv", Data.x, [quoted[k] for k in Data.y])
+    summary(capsys, "formulas.csv", "target.npz", "--output", "labels.csv", "--report", "out")
+    for path in ("labels.csv", "out/predictions.csv"):
+        found = set(predictions(path)[0])
+        assert found <= {f"'{names[0]}", f"'{names[1]}", names[2]}
+        assert found & {f"'{names[0]}", f"'{names[1]}"}
+
+
 def test_columns_are_matched_by_name(here, capsys):
     header, *rows = (line.split(",") for line in Path("known.csv").read_text().splitlines())
     Path("reversed.csv").write_text("\n".join(",".join(row[::-1]) for row in (header, *rows)))

@@ -91,6 +91,104 @@ def test_value_twice(entropy, seed):
 
 
 @pytest.mark.parametrize("entropy", ENTROPIES)
+@pytest.mark.parametrize("model", ["at most", "equal", "fixed", "soft"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_plan_twice(model, entropy, seed):
+    inputs, solver = random_inputs(seed), solver_for(entropy, seed)
+    of = family("fixed" if model == "at most" else model, inputs, seed)(transport_plan, solver)
+    function = (lambda *given: transport_plan(*given, solver=solver)) if model == "at most" else of
+    assert torch.autograd.gradgradcheck(function, inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
+def test_value_three_times(entropy):
+    """The gradient of the value, once by cost and weights, judged as any function that can be differentiated twice."""
+    inputs, solver = random_inputs(1), solver_for(entropy, 0)
+
+    def gradients(*given):
+        return torch.autograd.grad(transport_value(*given, solver=solver), given, create_graph=True)
+
+    assert torch.autograd.gradgradcheck(gradients, inputs, eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_a_penalty_on_the_gradient_of_a_loss_that_is_linear_in_the_plan_counts():
+    cost, _, _ = random_inputs(2)
+    by = torch.randn(cost.shape, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    def penalty(cost):
+        loss = (by * transport_plan(cost, solver=aot.Entropic(0.5, tolerance=1e-13))).sum()
+        (gradient,) = torch.autograd.grad(loss, cost, create_graph=True)
+        return (gradient**2).sum()
+
+    assert penalty(cost).requires_grad
+    assert torch.autograd.gradcheck(penalty, cost, eps=1e-6, atol=1e-6, rtol=1e-5)
+
+
+def test_a_plan_of_which_everything_moves_twice():
+    """Where the weights of both sides are met, a constant may move from one side to the other."""
+    cost = torch.randn(4, 4, generator=torch.Generator().manual_seed(4), dtype=torch.float64) - 5
+    solvers = aot.Entropic(0.5, "product", tolerance=1e-13), aot.Entropic(0.5, "counting", tolerance=1e-13)
+    for solver in solvers:
+        function = lambda c, s=solver: transport_plan(c, solver=s)  # noqa: E731
+        assert torch.autograd.gradgradcheck(function, cost.requires_grad_(), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+def test_a_value_without_second_derivatives_says_so():
+    """The value of robust transport bends, but nobody computes by how much; that of a linear programme does not."""
+    cost, mu = torch.randn(3, 3, dtype=torch.float64, requires_grad=True), torch.full((3,), 1 / 3, requires_grad=True)
+    value = transport_value(cost, mu, marginals=aot.ChiSquareBall(0.2))
+    for gradient in torch.autograd.grad(value, (cost, mu), create_graph=True):
+        with pytest.raises(aot.InvalidInput, match="twice"):
+            torch.autograd.grad(gradient.sum() + (cost**2).sum(), cost, retain_graph=True)
+    (gradient,) = torch.autograd.grad(transport_value(cost, mu), cost, create_graph=True)
+    (second,) = torch.autograd.grad((gradient * cost).sum(), cost)
+    torch.testing.assert_close(second, gradient)
+
+
+NEWCOMERS = [aot.AtMost(), aot.Equal(), aot.FixedMass(0.5), aot.FixedMass(1.0), aot.SoftKL(0.01), aot.SoftKL(1.0)]
+
+
+@pytest.mark.parametrize("entropy", ["augmented", "product"])
+@pytest.mark.parametrize("marginals", NEWCOMERS, ids=str)
+def test_weights_of_zero(marginals, entropy):
+    """One-sided differences, of the value, of a loss of the plan, and of the derivatives of both by the cost.
+
+    Where both totals must stay the same, or bound the mass, another point takes the weight back.
+    """
+    generator = torch.Generator().manual_seed(5)
+    cost = (torch.rand(4, 3, generator=generator, dtype=torch.float64) - 0.5).requires_grad_()
+    by = torch.randn(4, 3, generator=generator, dtype=torch.float64)
+    weights = [torch.tensor(side, dtype=torch.float64) for side in ([0.3, 0.0, 0.5, 0.2], [0.4, 0.0, 0.6])]
+    settings = {"marginals": marginals, "solver": aot.Entropic(0.1, entropy, tolerance=1e-13)}
+
+    def numbers(mu, nu):
+        value = transport_value(cost, mu, nu, **settings)
+        loss = (by * transport_plan(cost, mu, nu, **settings)).sum()
+        slopes = [torch.autograd.grad(each, cost, create_graph=True)[0] for each in (value, loss)]
+        return torch.stack([value, loss, *((by**2 * slope).sum() for slope in slopes)])
+
+    for k, balance in ((0, True), (1, True), (0, False), (1, False)):
+        if not balance and marginals in (aot.Equal(), aot.FixedMass(1.0)):
+            continue
+        given = [side.clone().requires_grad_() for side in weights]
+        here, step = numbers(*given), torch.zeros_like(weights[k])
+        step[1], step[0] = 1e-6, -1e-6 if balance else 0.0
+        near, far = (numbers(*(w + t * step if j == k else w for j, w in enumerate(weights))) for t in (1, 2))
+        differences = (4 * near - far - 3 * here).detach() / 2
+        for at, number in enumerate(here):
+            (gradient,) = torch.autograd.grad(number, given[k], retain_graph=True)
+            slope, expected = float((gradient * step).sum()) / 1e-6, float(differences[at]) / 1e-6
+            assert slope == pytest.approx(expected, rel=1e-4, abs=1e-5), at
+
+
+def test_a_source_without_weight_or_allowed_pairs_costs_its_divergence():
+    cost = torch.tensor([[0.3, 0.6], [torch.inf, torch.inf]], dtype=torch.float64)
+    mu = torch.tensor([1.0, 0.0], dtype=torch.float64, requires_grad=True)
+    transport_value(cost, mu, marginals=aot.SoftKL(2.0), solver=aot.Entropic(0.1)).backward()
+    assert float(mu.grad[1]) == pytest.approx(2.0 + 0.1)
+
+
+@pytest.mark.parametrize("entropy", ENTROPIES)
 def test_batched_is_looped(entropy):
     generator = torch.Generator().manual_seed(0)
     cost = torch.randn(4, 6, 5, generator=generator, dtype=torch.float64)
@@ -163,6 +261,48 @@ def test_a_batch_in_which_only_some_leave_nothing_is_refused():
         transport_plan(cost, weights, weights, **settings)
     one = transport_plan(cost[0], weights[0], weights[0], **settings)
     torch.testing.assert_close(one.sum(0), weights[0], rtol=0, atol=1e-8)
+
+
+def test_torch_func():
+    """Backward transforms are those of autograd; the others say what to do."""
+    cost, mu, nu = (side.detach() for side in random_inputs(1))
+    solver = aot.Entropic(0.5, tolerance=1e-13)
+    value = lambda *given: transport_value(*given, solver=solver)  # noqa: E731
+    plan = lambda *given: transport_plan(*given, solver=solver)  # noqa: E731
+    given = tuple(side.clone().requires_grad_() for side in (cost, mu, nu))
+    expected = torch.autograd.grad(value(*given), given)
+    torch.testing.assert_close(torch.func.grad(value, (0, 1, 2))(cost, mu, nu), expected)
+    for function in (value, plan):
+        jacobian = torch.autograd.functional.jacobian(function, (cost, mu, nu))
+        torch.testing.assert_close(torch.func.jacrev(function, (0, 1, 2))(cost, mu, nu), jacobian)
+    hessian = torch.autograd.functional.hessian(value, (cost, mu, nu))
+    torch.testing.assert_close(torch.func.jacrev(torch.func.jacrev(value, 0), 1)(cost, mu, nu), hessian[0][1])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of PyTorch about itself
+@pytest.mark.parametrize("function", [transport_value, transport_plan])
+def test_transforms_that_are_refused(function):
+    costs = torch.randn(2, 3, 4, generator=torch.Generator().manual_seed(0))
+    of = lambda cost: function(cost, solver=aot.Entropic(0.5)).sum()  # noqa: E731
+    for transform in (torch.func.vmap(of), torch.func.vmap(torch.func.grad(of))):
+        with pytest.raises(aot.InvalidInput, match=r"vmap.*Give a batch"):
+            transform(costs)
+    with pytest.raises(aot.InvalidInput, match=r"tangent.*torch\.func\.grad"):
+        torch.func.jvp(of, (costs[0],), (costs[1],))
+    for transform in (torch.func.jacfwd(of), torch.func.hessian(of)):
+        with pytest.raises(aot.InvalidInput, match=r"torch\.func\.jacrev"):
+            transform(costs[0])
+
+
+@pytest.mark.filterwarnings("ignore")  # of the compiler
+@pytest.mark.parametrize("function", [transport_value, transport_plan])
+def test_compiled_around(function):
+    """Nobody compiles a solver, but what is around it."""
+    cost = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    of = lambda cost: 2 * function(cost * 3, solver=aot.Entropic(0.5)).square().sum()  # noqa: E731
+    compiled = torch.compile(of, backend="aot_eager")(cost)
+    torch.testing.assert_close(compiled, of(cost))
+    torch.testing.assert_close(torch.autograd.grad(compiled, cost), torch.autograd.grad(of(cost), cost))
 
 
 def test_float32_stays_float32():

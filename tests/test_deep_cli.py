@@ -20,9 +20,10 @@ from rich.console import Console
 
 import adaptive_ot as aot
 from adaptive_ot import deep
+from adaptive_ot._files import FORMULA
 from adaptive_ot.benchmark import engine
 from adaptive_ot.benchmark.plan import Cell
-from adaptive_ot.cli import deep_app, main, predicting, progress, show, training
+from adaptive_ot.cli import deep_app, main, progress, show, training
 from adaptive_ot.cli.progress import cells_bar, training_bar
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
@@ -565,4 +566,4 @@ def test_names_are_no_formulas(here, monkeypatch):
     for row, name in zip(body, names, strict=True):
         for cell in row[:2]:
             assert cell in (name, f"'{name}")
-            assert not cell.startswith(predicting.FORMULA) or cell == "-1"
+            assert not cell.startswith(FORMULA) or cell == "-1"

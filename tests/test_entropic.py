@@ -20,7 +20,7 @@ from scipy.special import logsumexp
 import adaptive_ot as aot
 import problems
 from adaptive_ot.solvers import entropic
-from adaptive_ot.solvers.softmin import compiled, small
+from adaptive_ot.solvers.softmin import _kernels, compiled, small
 from budget import mostly_slow
 from check import as_numpy
 from interruption import interrupt
@@ -346,6 +346,21 @@ def test_small_epsilons_converge(batch, form):
         size = np.abs(instance.cost[np.isfinite(instance.cost)]).max(initial=0.0) or 1.0
         solution = solve(instance, 1e-6 * size, form)
         check_entropic(solution, instance, 1e-6 * size, form, aot.solve(*instance).value)
+
+
+def test_a_plan_is_the_same_wherever_it_lies_in_memory():
+    """Columns are scaled down to their weights by sums of an earlier pass, so a second pass must round alike."""
+    rng = np.random.default_rng(0)
+    for m in range(2, 14):
+        costs, h, plans = 1e6 * rng.random((2, m)), 1e6 * rng.random(m), set()
+        scaling, ones = -(h - costs).max(axis=1), np.ones(m)  # every row has an entry of one
+        for gap in range(64):
+            room = np.empty(3 * m + gap)
+            room[:m], plan = h, room[m + gap :].reshape(2, m)
+            given = room[:m], scaling, np.ones(2), np.zeros(2), np.full(2, np.inf), ones
+            _kernels.finish_rows(costs, 0, 1.0, *given, plan, np.empty(2), np.empty(2), np.zeros(m), np.empty(m))
+            plans.add(plan.tobytes())
+        assert len(plans) == 1
 
 
 # 4. Laws

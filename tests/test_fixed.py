@@ -391,6 +391,46 @@ def test_costs_that_tie_up_to_rounding():
         assert solution.iterations <= 40 * n
 
 
+@pytest.fixture
+def listings(monkeypatch):
+    """Count how often the pairs of a walk are listed, and how often its kernel is called."""
+    counts = {"below": 0, "walk": 0}
+
+    def counted(owner: Any, name: str) -> None:
+        function = getattr(owner, name)
+
+        def call(*arguments: Any) -> Any:
+            counts[name] += 1
+            return function(*arguments)
+
+        monkeypatch.setattr(owner, name, call)
+
+    counted(_near.NearPairs, "below")
+    counted(_walk, "walk")
+    return counts
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ties_fill_no_windows(listings, seed):
+    """Windows of a walk stay as wide as those of other costs: ties are in all of them, however narrow."""
+    n = 500
+    a, b = np.random.default_rng(seed).normal(size=(2, n))
+    solution = aot.solve(a[:, None] + b, marginals=aot.FixedMass(0.9))
+    assert solution.value == pytest.approx((np.sort(a)[:450].sum() + np.sort(b)[:450].sum()) / n, abs=1e-12)
+    assert solution.iterations <= 6 * n
+    assert max(listings.values()) <= 60
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_walk_ends_when_nothing_is_left(listings, seed):
+    n = 500
+    a, b = np.random.default_rng(seed).normal(size=(2, n))
+    path = aot.mass_path(a[:, None] + b)
+    prices = np.repeat(path.price, np.rint(np.diff(path.mass) * n).astype(int))
+    np.testing.assert_allclose(prices, np.sort(a) + np.sort(b), rtol=0, atol=1e-12)
+    assert max(listings.values()) <= 50
+
+
 # Against POT
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 
 import cvxpy
 import numpy as np
@@ -336,6 +337,46 @@ def test_penalty_of_nothing_and_of_the_weights():
     problem = aot.Problem.build(np.ones((2, 3)), marginals=aot.SoftKL(2.0))
     assert problem.objective(np.zeros((2, 3))) == pytest.approx(4.0, rel=1e-15)
     assert problem.objective(np.full((2, 3), 1 / 6)) == pytest.approx(1.0, rel=1e-14)
+
+
+def divergence_in_many_digits(marginal, weights):
+    with localcontext(prec=80):
+        pairs = [(Decimal(float(a)), Decimal(float(b))) for a, b in zip(marginal, weights, strict=True)]
+        return sum((a * (a / b).ln() - a + b for a, b in pairs), Decimal(0))
+
+
+@pytest.mark.parametrize("off", [1e-14, 1e-9, 1e-4, 0.9e-3, 1.1e-3, 0.1, 10.0])
+def test_the_divergence_does_not_cancel(off):
+    """However close marginals are to the weights, a large price multiplies what is left."""
+    rng = np.random.default_rng(9)
+    mu, nu = rng.random(20), rng.random(30)
+    r, c = (side * (1 + off * rng.random(side.size)) for side in (mu, nu))
+    expected = float(divergence_in_many_digits(r, mu) + divergence_in_many_digits(c, nu))
+    assert aot.SoftKL(1e14).penalty(mu, nu, r, c) == pytest.approx(1e14 * expected, rel=1e-11)
+
+
+@pytest.mark.parametrize("tau", [0.1, 1.0, 1e8, 1e14, 1e20])
+@pytest.mark.parametrize("totals", [(1.0, 1.0), (1.0, 3.0)])
+def test_a_soft_bound_stays_below_what_potentials_prove(tau, totals):
+    """In 80 digits, with target potentials that are feasible there; and never much below."""
+    rng = np.random.default_rng(10)
+    for _ in range(10):
+        cost, mu, nu = random_instance(rng)
+        mu, nu = totals[0] * mu / mu.sum(), totals[1] * nu / nu.sum()
+        f = rng.standard_normal(mu.size) + tau * 0.5 * math.log(totals[0] / totals[1])
+        bound = aot.Problem.build(cost, mu, nu, aot.SoftKL(tau)).bound(f).value
+        with localcontext(prec=80):
+            tall, exact = [Decimal(float(each)) for each in f], [[Decimal(float(c)) for c in row] for row in cost]
+            g = [min(row[j] - tall[i] for i, row in enumerate(exact)) for j in range(nu.size)]
+            sides = [
+                sum(Decimal(float(a)) * (-b / Decimal(tau)).exp() for a, b in zip(*side, strict=True))
+                for side in ((mu, tall), (nu, g))
+            ]
+            whole = sum(Decimal(float(weight)) for weight in (*mu, *nu))
+            proved = Decimal(tau) * (whole - 2 * Decimal(sides[0] * sides[1]).sqrt())
+            slack = float(proved - Decimal(bound))
+        size = float(np.abs(f).max() + np.abs(cost).max()) * sum(totals) + abs(float(proved))
+        assert 0 <= slack <= 1e-13 * size
 
 
 @pytest.mark.parametrize("model", MODELS, ids=str)

@@ -2,17 +2,19 @@
 
 The value is differentiated by the envelope theorem: its gradient with respect to the cost is the plan, with respect to
 the weights the potentials, or what the model makes of them. The entropic plan is differentiated implicitly, by one
-linear system for the potentials at the solution, with the constraints that are active there; so the value can be
-differentiated twice.
+linear system for the potentials at the solution, with the constraints that are active there. That system can be
+differentiated in turn, so entropic values and plans have derivatives of every order.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec
 
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL, as_marginals
+from adaptive_ot.marginals import ChiSquareBall, Marginals
 from adaptive_ot.solve import solve
 from adaptive_ot.solvers.entropic import Entropic
 from adaptive_ot.solvers.exact import Exact
@@ -23,11 +25,25 @@ try:
 except ImportError:
     raise MissingDependency("torch", "torch") from None
 
-# Added to the diagonal of the linear system, relative to it: where all weights move on both sides, potentials are free
-# up to a constant, and the system is singular in a direction that does not matter.
-RIDGE = 1e-14
+from adaptive_ot._derivatives import Model, Point, adjoint, slopes
+
+Given = ParamSpec("Given")
 
 
+def _uncompiled(function: Callable[Given, torch.Tensor]) -> Callable[Given, torch.Tensor]:
+    """The function, left to the interpreter where `torch.compile` compiles its caller: solvers are no graphs."""
+
+    @wraps(function)
+    def called(*arguments: Given.args, **options: Given.kwargs) -> torch.Tensor:
+        if torch.compiler.is_compiling():
+            apart: Any = torch.compiler.disable(function)
+            return apart(*arguments, **options)
+        return function(*arguments, **options)
+
+    return called
+
+
+@_uncompiled
 def transport_value(
     cost: Any,
     source_weights: Any = None,
@@ -36,7 +52,7 @@ def transport_value(
     marginals: Marginals | None = None,
     solver: Exact | Entropic | None = None,
 ) -> torch.Tensor:
-    """What transport costs, as a tensor to differentiate (twice, if entropic): with the entropy, if there is any.
+    """The transport value, entropy included, as a tensor to differentiate: once if exact, to any order if entropic.
 
     Parameters
     ----------
@@ -60,11 +76,11 @@ def transport_value(
     (-1.5, [[0.5, 0.0], [0.0, 0.0]])
     """
     solver = Exact() if solver is None else solver
-    model = _Model.of(marginals, solver)
-    value = _Value.apply(*_tensors(cost, source_weights, target_weights), model)
-    return value.to(cost.dtype)
+    model = Model.of(marginals, solver)
+    return _Solved.apply(*_tensors(cost, source_weights, target_weights), model)[0].to(cost.dtype)
 
 
+@_uncompiled
 def transport_plan(
     cost: Any,
     source_weights: Any = None,
@@ -86,73 +102,20 @@ def transport_plan(
     >>> bool(cost.grad[0, 0] < 0 < cost.grad[0, 1])  # dearer pairs carry less, dearer rivals leave more
     True
     """
-    model = _Model.of(marginals, solver)
+    model = Model.of(marginals, solver)
     inputs = _tensors(cost, source_weights, target_weights)
-    if isinstance(solver, Exact) and torch.is_grad_enabled() and any(part.requires_grad for part in inputs):
+    differentiated = torch.is_grad_enabled() and any(part.requires_grad for part in inputs)
+    if differentiated and isinstance(solver, Exact):
         raise InvalidInput(
             "solver",
             "must be Entropic to differentiate the plan: an exact plan is constant almost everywhere",
             solver,
             "Use Entropic(epsilon), transport_value, or detach the cost.",
         )
-    state = _solve(*inputs, model)
-    return _differentiable(*inputs, model, state)[0].to(cost.dtype)
-
-
-class _Model(NamedTuple):
-    """What is solved, and how."""
-
-    marginals: Marginals
-    solver: Exact | Entropic
-
-    @classmethod
-    def of(cls, marginals: Any, solver: Any) -> _Model:
-        marginals = as_marginals(marginals)
-        check.instance("solver", solver, Exact, Entropic)
-        return cls(marginals, solver)
-
-    @property
-    def epsilon(self) -> float:
-        return self.solver.epsilon if isinstance(self.solver, Entropic) else 0.0
-
-    @property
-    def softness(self) -> float:
-        return self.epsilon / self.marginals.tau if isinstance(self.marginals, SoftKL) else 0.0
-
-    @property
-    def bounded(self) -> bool:
-        """Whether the weights are upper bounds."""
-        return isinstance(self.marginals, AtMost | FixedMass)
-
-    def has_dummies(self, mu: torch.Tensor, nu: torch.Tensor) -> bool:
-        """Whether the entropy is that of a problem with dummies, and something is left to them."""
-        if not (self.bounded and isinstance(self.solver, Entropic) and self.solver.entropy == "augmented"):
-            return False
-        if not isinstance(self.marginals, FixedMass):
-            return True
-        left = self.marginals.mass < (1 - self.solver.tolerance) * torch.maximum(mu.sum(-1), nu.sum(-1))
-        if left.any() and not left.all():
-            raise InvalidInput(
-                "mass",
-                "must leave something in every problem of a batch, or in none, to differentiate the augmented form",
-                self.marginals,
-                'Solve them apart, or use entropy="product".',
-            )
-        return bool(left.any())
-
-    @property
-    def weighted(self) -> bool:
-        """Whether the weights are in the reference of the entropy, dummies aside."""
-        return isinstance(self.solver, Entropic) and self.solver.entropy != "counting"
-
-
-class _State(NamedTuple):
-    """A solution in float64, without graph."""
-
-    value: torch.Tensor
-    plan: torch.Tensor
-    source_potential: torch.Tensor
-    target_potential: torch.Tensor
+    plan = _Solved.apply(*inputs, model)[1].to(cost.dtype)
+    if differentiated:
+        model.has_dummies(*inputs[1:])  # refuses a batch that could not be differentiated
+    return plan
 
 
 def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -173,174 +136,79 @@ def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> tuple[torch
     return cost.double(), sides[0], sides[1]
 
 
-def _solve(cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, model: _Model) -> _State:
-    solution = solve(cost.detach(), mu.detach(), nu.detach(), marginals=model.marginals, solver=model.solver)
-    value = torch.as_tensor(solution.regularised_value, dtype=torch.float64, device=cost.device)
-    return _State(value, solution.plan, solution.source_potential, solution.target_potential)
+class _Solved(Function):
+    """Value, plan and potentials of a problem in float64.
 
-
-class _Value(Function):
-    @staticmethod
-    def forward(ctx: Any, cost: Any, mu: Any, nu: Any, model: Any) -> torch.Tensor:
-        state = _solve(cost, mu, nu, model)
-        ctx.model = model
-        ctx.save_for_backward(cost, mu, nu, *state)
-        return state.value.clone()
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        (gradient,) = gradients
-        cost, mu, nu, *state = ctx.saved_tensors
-        state = _State(*state)
-        twice = torch.is_grad_enabled()  # a graph of the gradient is made only for those who asked for one
-        plan, f, g = _differentiable(cost, mu, nu, ctx.model, state) if twice else state[1:]
-        by_mu, by_nu = _slope(ctx.model.marginals, mu, f), _slope(ctx.model.marginals, nu, g)
-        if ctx.model.weighted and not ctx.model.has_dummies(mu, nu):
-            by_mu = by_mu + ctx.model.epsilon * (nu.sum(-1, keepdim=True) - _ratio(plan.sum(-1), mu))
-            by_nu = by_nu + ctx.model.epsilon * (mu.sum(-1, keepdim=True) - _ratio(plan.sum(-2), nu))
-        side = gradient[..., None]
-        return side[..., None] * plan, side * by_mu, side * by_nu, None
-
-
-def _slope(marginals: Marginals, weights: torch.Tensor, potential: torch.Tensor) -> torch.Tensor:
-    """By how much the dual value changes with each weight of one side, at fixed potentials."""
-    if isinstance(marginals, SoftKL):
-        return -marginals.tau * torch.expm1(-potential / marginals.tau)
-    if isinstance(marginals, ChiSquareBall):  # of  <w, f> - root(rho) root(|w| <w, f^2> - <w, f>^2)
-        total = _positive(weights.sum(-1, keepdim=True))
-        off = potential - (weights * potential).sum(-1, keepdim=True) / total
-        squares = (weights * off**2).sum(-1, keepdim=True)
-        spread = _ratio(squares + total * off**2, (2 * (total * squares).sqrt()).expand_as(off))
-        return potential - marginals.rho**0.5 * spread
-    return potential
-
-
-def _positive(weights: torch.Tensor) -> torch.Tensor:
-    """Weights with 1 for zero, to divide by and to take logarithms of."""
-    return torch.where(weights > 0, weights, 1.0)
-
-
-def _ratio(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    return torch.where(b > 0, a / _positive(b), 0.0)
-
-
-def _differentiable(
-    cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, model: _Model, state: _State
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Plan and potentials with a graph back to cost and weights, none for an exact solution."""
-    plan, f, g = state.plan, state.source_potential, state.target_potential
-    if isinstance(model.solver, Exact):
-        return plan, f, g
-    if model.has_dummies(mu, nu):
-        return _with_dummies(cost, mu, nu, model, state)
-    rows, columns = plan.sum(-1) > 0, plan.sum(-2) > 0
-    if model.bounded:
-        rows, columns = f < 0, g < 0
-    elif model.softness == 0:  # a constant may move between the sides
-        columns = columns & (torch.arange(nu.shape[-1], device=nu.device) != plan.sum(-2).argmax(-1, keepdim=True))
-    priced = isinstance(model.marginals, FixedMass)
-    settings = model.epsilon, model.weighted, model.softness, priced
-    return _Equilibrium.apply(cost, mu, nu, plan, f, g, rows, columns, *settings)
-
-
-def _with_dummies(
-    cost: torch.Tensor, mu: torch.Tensor, nu: torch.Tensor, model: _Model, state: _State
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The balanced problem with its dummies: every constraint is active, and one potential is free to choose.
-
-    If mass is fixed, the dummies leave it to the others, and exchange nothing.
-    """
-    plan, f, g = state.plan, state.source_potential, state.target_potential
-    epsilon, n, m = model.epsilon, *cost.shape[-2:]
-    mu_total, nu_total = mu.sum(-1), nu.sum(-1)
-    total = _positive(mu_total + nu_total)
-    moving, exchanged = 0.0, plan.sum((-2, -1))
-    if isinstance(model.marginals, FixedMass):
-        moving, exchanged = exchanged, torch.zeros_like(exchanged)
-    weights = (
-        torch.cat([mu, (nu_total - moving)[..., None]], -1),
-        torch.cat([nu, (mu_total - moving)[..., None]], -1),
-    )
-    slack = (mu * (mu_total / total)[..., None] * (f / epsilon).exp()).detach()
-    spill = (nu * (nu_total / total)[..., None] * (g / epsilon).exp()).detach()
-    whole = torch.cat([plan, slack[..., None]], -1)
-    dummy = torch.cat([spill, exchanged[..., None]], -1)
-    whole = torch.cat([whole, dummy[..., None, :]], -2)
-    # Only the derivatives of its potentials are needed, with that of the dummy target fixed.
-    f_whole, g_whole = torch.zeros_like(weights[0]), torch.zeros_like(weights[1])
-    rows = torch.ones_like(weights[0], dtype=torch.bool)
-    columns = torch.ones_like(weights[1], dtype=torch.bool)
-    columns[..., m] = False
-    padded = torch.nn.functional.pad(cost, (0, 1, 0, 1))
-    balanced, f_moved, g_moved = _Equilibrium.apply(
-        padded, *weights, whole, f_whole, g_whole, rows, columns, epsilon, False, 0.0, False
-    )
-    # `f` as it is, with the derivative of  f' + g'_dummy - epsilon log(mu |mu| / total).
-    log_total = total.log()[..., None]
-    f_log = _positive(mu).log() + _positive(mu_total).log()[..., None] - log_total
-    g_log = _positive(nu).log() + _positive(nu_total).log()[..., None] - log_total
-    f_change = f_moved[..., :n] + g_moved[..., m:] - epsilon * f_log
-    g_change = g_moved[..., :m] + f_moved[..., n:] - epsilon * g_log
-    return balanced[..., :n, :m], f + f_change - f_change.detach(), g + g_change - g_change.detach()
-
-
-class _Equilibrium(Function):
-    """Plan and potentials of an entropic problem, given as they were found, with their derivatives.
-
-    Active rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
-    of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if `weighted`. If
-    `priced`, the price keeps the mass: it is one more column, which shares its mass with all others.
+    The backward pass is written in terms of the outputs, so that it can be differentiated in turn, to any order.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        cost: Any,
-        mu: Any,
-        nu: Any,
-        plan: Any,
-        f: Any,
-        g: Any,
-        rows: Any,
-        columns: Any,
-        epsilon: float,
-        weighted: bool,
-        softness: float,
-        priced: bool,
-    ) -> Any:
-        ctx.epsilon, ctx.weighted, ctx.softness, ctx.priced = epsilon, weighted, softness, priced
-        ctx.save_for_backward(mu, nu, plan, rows, columns)
-        return plan.clone(), f.clone(), g.clone()
+    def forward(cost: Any, mu: Any, nu: Any, model: Model) -> Any:
+        solution = solve(cost, mu, nu, marginals=model.marginals, solver=model.solver)
+        value = torch.as_tensor(solution.regularised_value, dtype=torch.float64, device=cost.device)
+        return value, solution.plan, solution.source_potential, solution.target_potential
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *by: Any) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
-        by_plan, by_f, by_g = by
-        mu, nu, plan, rows, columns = ctx.saved_tensors
-        epsilon = ctx.epsilon
-        r, c = plan.sum(-1), plan.sum(-2)
-        p = (by_plan * plan).sum(-1) + epsilon * by_f
-        q = (by_plan * plan).sum(-2) + epsilon * by_g
-        # [(1 + softness) diag(r) plan; plan^T (1 + softness) diag(c)] (u, v) = (p, q), the rows eliminated.
-        inverse = torch.where(rows & (r > 0), 1 / ((1 + ctx.softness) * torch.where(r > 0, r, 1.0)), 0.0)
-        active, whole, square = columns & (c > 0), plan, torch.diag_embed((1 + ctx.softness) * (1 + RIDGE) * c)
-        if ctx.priced:
-            corner = torch.cat([c, c.sum(-1, keepdim=True)], -1)
-            square = torch.cat([torch.cat([square, c[..., None]], -1), corner[..., None, :]], -2)
-            whole, q = (
-                torch.cat([plan, r[..., None]], -1),
-                torch.cat([q, (by_plan * plan).sum((-2, -1))[..., None]], -1),
-            )
-            active = torch.cat([active, torch.ones_like(active[..., :1])], -1)
-        pairs = active[..., :, None] & active[..., None, :]
-        schur = torch.where(pairs, square - whole.mT @ (inverse[..., None] * whole), 0.0)
-        schur = schur + torch.diag_embed(torch.where(active, 0.0, 1.0))
-        right = torch.where(active, q - (whole.mT @ (inverse * p)[..., None])[..., 0], 0.0)
-        solved = torch.linalg.solve(schur, right)
-        u = inverse * (p - (whole @ solved[..., None])[..., 0])
-        v, price = (solved[..., :-1], solved[..., -1:, None]) if ctx.priced else (solved, 0.0)
-        rest = plan * (by_plan - u[..., :, None] - v[..., None, :] - price)
-        by_mu, by_nu = (u * _ratio(r, mu), v * _ratio(c, nu)) if ctx.softness > 0 else (u, v)
-        if ctx.weighted:
-            by_mu, by_nu = by_mu + _ratio(rest.sum(-1), mu), by_nu + _ratio(rest.sum(-2), nu)
-        return -rest / epsilon, by_mu, by_nu, *(None,) * 9
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        cost, mu, nu, ctx.model = inputs
+        _, plan, f, g = output
+        ctx.set_materialize_grads(False)
+        if isinstance(ctx.model.solver, Exact):
+            ctx.mark_non_differentiable(plan, f, g)
+        ctx.save_for_backward(cost, mu, nu, plan, f, g)
+
+    @staticmethod
+    def backward(ctx: Any, *by: Any) -> Any:
+        by_value, *by_solution = by
+        cost, mu, nu, *solution = ctx.saved_tensors
+        at = Point(ctx.model, cost, mu, nu, *solution)
+        gradients = torch.zeros_like(at.plan), torch.zeros_like(mu), torch.zeros_like(nu)
+        if by_value is not None:
+            by_cost, by_mu, by_nu = slopes(at)
+            if isinstance(at.model.marginals, ChiSquareBall):
+                by_cost, by_mu, by_nu = (_Once.apply(slope, cost, mu, nu) for slope in (by_cost, by_mu, by_nu))
+            side = by_value[..., None]
+            gradients = side[..., None] * by_cost, side * by_mu, side * by_nu
+        if any(given is not None for given in by_solution):
+            given = (torch.zeros_like(s) if b is None else b for s, b in zip(solution, by_solution, strict=True))
+            gradients = [a + b for a, b in zip(gradients, adjoint(at, *given), strict=True)]
+        return *gradients, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        raise InvalidInput(
+            "cost",
+            "must not be mapped by torch.vmap",
+            "one of its batches",
+            "Give a batch, problems x sources x targets; for Jacobians and Hessians, use torch.func.jacrev.",
+        )
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise InvalidInput(
+            "cost",
+            "must not carry a tangent: derivatives go backwards only",
+            "forward-mode differentiation",
+            "Use torch.autograd.grad, torch.func.grad or torch.func.jacrev.",
+        )
+
+
+class _Once(Function):
+    """Passes a derivative on, and refuses to differentiate it by the inputs that it depends on."""
+
+    @staticmethod
+    def forward(derivative: Any, *inputs: Any) -> Any:
+        return derivative.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *by: Any) -> Any:
+        raise InvalidInput(
+            "marginals",
+            "must have an entropic form to differentiate the value twice",
+            "ChiSquareBall",
+            "Use SoftKL with Entropic(epsilon), or detach the gradient.",
+        )

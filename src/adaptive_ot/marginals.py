@@ -21,6 +21,12 @@ from adaptive_ot.errors import InvalidInput
 # Totals that differ by less than this part are meant to be equal: float32 weights rarely sum to one.
 SAME_TOTAL = 1e-6
 
+# More than the relative error of a few operations in float64.
+ROUNDING = 2.0**-50
+
+# Ratios closer to one than this have divergences that must be summed as a series: the closed form cancels.
+NEARLY_ONE = 1e-3
+
 Weights = tuple[np.ndarray, np.ndarray]
 
 
@@ -198,15 +204,15 @@ class SoftKL(Marginals):
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         # A constant may move from one side to the other; where it proves most, both sides are due the same mass.
-        totals = float(mu.sum()), float(nu.sum())
+        totals = _sum(mu), _sum(nu)
         if not min(totals) > 0:
             return Bound(self.tau * sum(totals), lowest)
         source, target = (_log_mean_exp(weights, -side / self.tau) for weights, side in ((mu, f), (nu, lowest)))
         with np.errstate(over="ignore"):  # hopeless potentials prove nothing, -inf
             off = float(np.expm1(0.5 * (source + target)))
-        apart = math.sqrt(totals[0]) - math.sqrt(totals[1])
-        value = self.tau * (apart**2 - 2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off)
-        return Bound(value, lowest)
+        apart = _sum(np.concatenate([mu, -nu])) ** 2 / (math.sqrt(totals[0]) + math.sqrt(totals[1])) ** 2
+        moved = -2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off
+        return Bound(self.tau * (apart + moved - ROUNDING * (apart + abs(moved))), lowest)
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         return max(float(side[weights == 0].max(initial=0.0)) for side, weights in ((r, mu), (c, nu)))
@@ -289,27 +295,31 @@ def _excess(mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> flo
 
 
 def _log_mean_exp(weights: np.ndarray, exponents: np.ndarray) -> float:
-    """The logarithm of the weighted mean of exponentials, over the points that weigh something."""
+    """The logarithm of the weighted mean of exponentials, over the points that weigh something, rounded up."""
     share = weights / weights.sum()
     share, exponents = share[share > 0], exponents[share > 0]
+    exponents = exponents * (1 + np.copysign(ROUNDING, exponents))
     highest = float(exponents.max())
     if math.isinf(highest):
         return highest
-    below_one = float(share @ np.expm1(exponents - highest))  # precise where all are nearly the same
+    below_one = _sum(share * np.expm1(exponents - highest))  # precise where all are nearly the same
     return highest + (
         math.log1p(below_one) if below_one > -0.5 else math.log(float(share @ np.exp(exponents - highest)))
     )
 
 
 def _divergence(marginal: np.ndarray, weights: np.ndarray) -> float:
-    """KL(marginal | weights)."""
-    some = (marginal > 0) & (weights > 0)
-    logarithms = np.log(np.divide(marginal, weights, out=np.ones(weights.size), where=some))
+    """KL(marginal | weights), precise to the last digits of the marginals even where these nearly are the weights."""
+    marginal, weights = marginal[weights > 0], weights[weights > 0]
     with np.errstate(over="ignore"):  # an ascent that got nowhere
-        terms = marginal * logarithms
-        if not math.isfinite(terms.sum()):
-            return math.inf
-    return math.fsum(terms) - math.fsum(marginal) + math.fsum(weights)
+        ratio, off = marginal / weights, (marginal - weights) / weights
+        terms = weights * (ratio * np.log(np.where(ratio > 0, ratio, 1.0)) - off)
+    if not np.isfinite(terms).all():
+        return math.inf
+    near = np.abs(off) < NEARLY_ONE
+    x = off[near]
+    terms[near] = weights[near] * x**2 * np.polyval([1 / 30, -1 / 20, 1 / 12, -1 / 6, 1 / 2], x)
+    return math.fsum(terms)
 
 
 def _balanced(mu: np.ndarray, nu: np.ndarray, model: str) -> Weights:

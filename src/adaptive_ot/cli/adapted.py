@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +10,7 @@ from rich.console import Console
 
 from adaptive_ot import plot, report
 from adaptive_ot._environment import environment
+from adaptive_ot._files import as_csv
 from adaptive_ot.cli import show
 from adaptive_ot.feature_files import Features
 from adaptive_ot.report import record
@@ -118,14 +117,10 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
 def result_of(done: Adapted) -> record.Writer:
     """Writes labels and outlier scores of all targets as .csv, or moved sources as .npz, which are features again."""
     if done.labels is not None:
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["index", "label", "outlier_score"])
-        scores = done.estimator.target_outlier_score_
-        writer.writerows(
-            (index, label, f"{score:.6g}") for index, (label, score) in enumerate(zip(done.labels, scores, strict=True))
-        )
-        return lambda file: file.write(text.getvalue().encode())
+        found = zip(done.labels, done.estimator.target_outlier_score_, strict=True)
+        rows = ((index, label, f"{score:.6g}") for index, (label, score) in enumerate(found))
+        content = as_csv(["index", "label", "outlier_score"], rows)
+        return lambda file: file.write(content)
     arrays: dict[str, Any] = {"x": done.moved, "share": done.estimator.source_share_}
     if done.source.y is not None:
         arrays["y"] = done.source.y

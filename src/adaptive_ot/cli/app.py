@@ -197,7 +197,7 @@ def adapt(
         With "labels": what to call targets that receive none.
     output
         Where to write the result: .csv (index, label, outlier_score; counted from 0), or with "mapping" .npz (x, moved,
-        y, and which share of each was transported).
+        y, and which share of each was transported). Labels that a spreadsheet would run get an apostrophe in a .csv.
     report
         A directory for the summary, the result, pictures of the plan, and a page to look at them: report.html.
     seed

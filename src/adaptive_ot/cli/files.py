@@ -12,7 +12,17 @@ from typing import IO, Any
 import numpy as np
 from scipy import sparse
 
-from adaptive_ot._files import any_of, check_input, open_archive, suffix_of, trouble, write_atomically
+from adaptive_ot._files import (
+    any_of,
+    as_csv,
+    check_header,
+    check_input,
+    check_unpacked,
+    open_archive,
+    suffix_of,
+    trouble,
+    write_atomically,
+)
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.paths import MassPath
 from adaptive_ot.report import record
@@ -91,14 +101,14 @@ def write_plan(path: Path, solution: Solution) -> None:
     """The plan as .npz (`scipy.sparse.load_npz` reads it), .csv (source, target, mass; from 0) or .npy (dense)."""
     plan = solution.sparse_plan
 
-    def as_csv(file: IO[bytes]) -> None:
+    def triples(file: IO[bytes]) -> None:
         pairs = plan.tocoo()
         columns: Any = [*pairs.coords, pairs.data]
         np.savetxt(file, np.column_stack(columns), ["%d", "%d", "%.17g"], ",", header="source,target,mass", comments="")
 
     writers: dict[str, Callable[[IO[bytes]], None]] = {
         ".npz": lambda file: sparse.save_npz(file, plan),
-        ".csv": as_csv,
+        ".csv": triples,
         ".npy": lambda file: np.save(file, plan.toarray(), allow_pickle=False),
     }
     write_atomically("--output", path, writers[path.suffix.lower()])
@@ -106,10 +116,9 @@ def write_plan(path: Path, solution: Solution) -> None:
 
 def write_path(path: Path, found: MassPath) -> None:
     """The corners of a mass path as .csv: mass, least cost, and the price of a unit from there on, if it goes on."""
-    prices = [f"{price:.17g}" for price in found.price]
-    lines = zip(found.mass, found.value, [*prices, ""], strict=True)
-    text = "mass,value,price\n" + "".join(f"{mass:.17g},{value:.17g},{price}\n" for mass, value, price in lines)
-    write_atomically("--output", path, lambda file: file.write(text.encode()))
+    mass, value, price = ([f"{number:.17g}" for number in side] for side in (found.mass, found.value, found.price))
+    content = as_csv(["mass", "value", "price"], zip(mass, value, [*price, ""], strict=True))
+    write_atomically("--output", path, lambda file: file.write(content))
 
 
 def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
@@ -122,6 +131,8 @@ def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
         with open(path, "rb") as file:
             if suffix == ".npz":
                 return _read_npz(name, file, key, sparse_too)
+            check_header(file, path.stat().st_size)
+            file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)
 
 
@@ -153,6 +164,7 @@ def _read_npz(name: str, file: IO[bytes], key: str, sparse_too: bool) -> Any:
 def _read_sparse(file: IO[bytes]) -> sparse.csr_array:
     file.seek(0)
     matrix: Any = sparse.load_npz(file)
+    check_unpacked(file, 8 * max(matrix.shape))  # rows may be many even where there is nothing in them
     # SciPy trusts the indices of a file; compiled code would follow them out of bounds.
     if hasattr(matrix, "check_format"):
         matrix.check_format(full_check=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,7 +11,7 @@ from typing import Literal
 from rich.console import Console
 
 from adaptive_ot import InvalidInput, deep
-from adaptive_ot._files import write_atomically
+from adaptive_ot._files import as_csv, write_atomically
 from adaptive_ot.cli import files, show
 from adaptive_ot.cli.options import named
 from adaptive_ot.cli.progress import training_bar
@@ -22,9 +20,6 @@ from adaptive_ot.deep.data.layouts import entries
 from adaptive_ot.report.fields import counted
 
 SHOWN = 12
-
-# A spreadsheet takes what begins so for a formula, and runs it.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def predict(
@@ -66,21 +61,7 @@ def _below(root: Path, folder: Path) -> Iterator[Path]:
 
 
 def _write(output: Path, predictions: deep.Predictions) -> None:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["file", "label", "confidence"])
     rows = zip(predictions.files, predictions.labels, predictions.confidence, strict=True)
-    writer.writerows((_harmless(os.fspath(file)), _harmless(label), f"{sure:.6g}") for file, label, sure in rows)
-    content = text.getvalue().encode("utf-8", "surrogateescape")  # names of files may be any bytes
+    cells = ((os.fspath(file), label, f"{sure:.6g}") for file, label, sure in rows)
+    content = as_csv(["file", "label", "confidence"], cells)
     write_atomically("--output", output, lambda file: file.write(content))
-
-
-def _harmless(cell: str) -> str:
-    """Text that no spreadsheet runs; numbers stay as they are.
-
-    Examples
-    --------
-    >>> _harmless("dog"), _harmless("-1"), _harmless("=HYPERLINK(1)")
-    ('dog', '-1', "'=HYPERLINK(1)")
-    """
-    return f"'{cell}" if cell.startswith(FORMULA) and not cell[1:].isdecimal() else cell

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -131,9 +132,9 @@ def _solver(request: Request) -> Exact | Entropic:
     foreign = {"--entropy": request.entropy, "--max-iterations": request.max_iterations}
     for option, given in foreign.items() if exact else [("--max-pivots", request.max_pivots)]:
         if given is not None:
-            rule, remedy = ("needs", "Give") if exact else ("does not go with", "Leave away")
+            rule, remedy = ("needs", "Give") if exact else ("does not go with", "Omit")
             raise InvalidInput(option, f"{rule} --epsilon", given, f"{remedy} --epsilon.")
     if request.epsilon is None:
         return Exact(tolerance=request.tolerance, max_pivots=request.max_pivots)
-    limit = {} if request.max_iterations is None else {"max_iterations": request.max_iterations}
-    return Entropic(request.epsilon, request.entropy or "augmented", tolerance=request.tolerance, **limit)
+    solver = Entropic(request.epsilon, request.entropy or "augmented", request.tolerance)
+    return solver if request.max_iterations is None else replace(solver, max_iterations=request.max_iterations)

@@ -98,8 +98,10 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     tau, tilt, lost = math.inf, 0.0, 0.0
     if isinstance(problem.marginals, SoftKL):
         # Both sides move the same mass, so their weights may be scaled to the same total: potentials shift, no more.
-        tau, total = problem.marginals.tau, math.sqrt(mu.sum()) * math.sqrt(nu.sum())
-        tilt, lost = 0.5 * tau * math.log(mu.sum() / nu.sum()), (sum(totals) - 2 * total) * (tau / solver.epsilon)
+        tau, roots = problem.marginals.tau, (math.sqrt(mu.sum()), math.sqrt(nu.sum()))
+        total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
+        tilt = 0.5 * tau * math.log(mu.sum() / nu.sum())
+        lost = (totals[0] - mu.sum() + totals[1] - nu.sum() + apart**2) * (tau / solver.epsilon)
         mu, nu = mu * (total / mu.sum()), nu * (total / nu.sum())
     log_mu, log_nu = log_weights(mu), log_weights(nu)
     lightest = nu[nu > 0].min() / (mu.max() * mu.size)

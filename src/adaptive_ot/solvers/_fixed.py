@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import Equal, FixedMass
 from adaptive_ot.problem import Problem
@@ -82,7 +83,10 @@ def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool,
         f, g = f + (price + mean), g - mean
     else:
         g = g + price
-    lowest = g + pricing_for(problem.cost, price).violated(f, g, 1, lambda done: None).target_minimum
+    if isinstance(problem.cost, PointCost):  # by differences, where the bounds of `near` would lose digits
+        lowest = g + pricing_for(problem.cost, price).violated(f, g, 1, lambda done: None).target_minimum
+    else:
+        lowest = walk.near.minima(f)[1]
     bound = marginals.bound(mu, nu, f, lowest)
     costs = problem.cost.entries(*support[:2])
     return certified(problem, solver, support, costs, f, bound, within_limit, pivots)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_ot.solvers._jit import kernel
+from adaptive_ot.solvers._jit import inlined, kernel
 from adaptive_ot.solvers._near import NearPairs, Pairs
 from adaptive_ot.solvers._simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
 from adaptive_ot.solvers._weights import NetworkWeights
@@ -41,6 +41,10 @@ FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings
 
 SHORTEST = 2  # the depths of two points at the root
 
+# So many pairs for every node are looked at before one of those that enter at once is taken.
+STRETCH = 64
+
+TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
 TINY = 1e-300  # a width to double
 
 # Why a walk came back: it moved what it should, no pair can enter before the end of its window, or there is more to do.
@@ -90,9 +94,9 @@ def _enter_if(node, sources, top, potential):
 
 
 @kernel
-def _watch(tail, head, cost, sources, potential, top, price, width, watched_tail, watched_head, watched_cost):
-    """Copy the pairs with a reduced cost below `width`; returns how many there are."""
-    count = 0
+def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched_tail, watched_head, watched_cost):
+    """Copy the pairs with a reduced cost below `width`; returns how many there are, and how many of at most `tie`."""
+    count, ties = 0, 0
     for k in range(tail.size):
         i, j = tail[k], head[k]
         reduced = cost[k] - potential[i] - potential[j]
@@ -102,7 +106,37 @@ def _watch(tail, head, cost, sources, potential, top, price, width, watched_tail
         if reduced < width:
             watched_tail[count], watched_head[count], watched_cost[count] = i, j, cost[k]
             count += 1
-    return count
+            ties += reduced <= tie
+    return count, ties
+
+
+@inlined
+def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
+    """The watched pair, if any, that enters first, before `until`; where to go on, and how many were looked at.
+
+    Pairs within `tie` of the price enter at once. Of these, one will do from the first stretch that holds any.
+    """
+    depth, flow = tree.depth, tree.flow
+    lowest, entering, lowest_rank, looked_at = until, -1, 0, 0
+    while looked_at < count and (entering < 0 or lowest > price):
+        last = min(cursor + STRETCH * ready.size, count)
+        for k in range(cursor, last):
+            key = cost[k] - ready[tail[k]] - ready[head[k]]
+            if key <= price + tie:
+                key = price
+            if key > lowest or (key == lowest and entering < 0):
+                continue
+            # Of pairs at the same price, one that moves something, and along a short path.
+            i, j = tail[k], head[k]
+            rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
+            if key < lowest or rank < lowest_rank:
+                lowest, entering, lowest_rank = key, k, rank
+                if rank == SHORTEST and key <= price:
+                    last = k + 1
+                    break
+        looked_at += last - cursor
+        cursor = last if last < count else 0
+    return entering, cursor, looked_at
 
 
 @kernel
@@ -114,36 +148,29 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
     """
     size = tail.size
     watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
-    ready, depth, flow = np.empty(tree.parent.size), tree.depth, tree.flow
+    ready = np.empty(tree.parent.size)
     step, work = 0, 0
     while True:
         refresh_potentials(tree)
         for node in range(ready.size):
             ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
         watched = watched_tail, watched_head, watched_cost
-        count = _watch(tail, head, cost, sources, tree.potential, top, price, width, *watched)
+        tie = TIE * (abs(price) + np.abs(tree.potential).max())
+        count, ties = _watch(tail, head, cost, sources, tree.potential, top, price, tie, width, *watched)
         listing = size + 4 * ready.size
         work += listing
-        until = min(end, price + width)
-        watching = 0
+        until = min(end, price + width) if count < size else end
+        watching, cursor = 0, 0
         while True:
-            lowest, entering, lowest_rank = until, -1, 0
-            for k in range(count):
-                key = watched_cost[k] - ready[watched_tail[k]] - ready[watched_head[k]]
-                if key > lowest or (key == lowest and entering < 0):
-                    continue
-                # Of pairs at the same price, one that moves something, and along a short path.
-                i, j = watched_tail[k], watched_head[k]
-                rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
-                if key < lowest or rank < lowest_rank:
-                    lowest, entering, lowest_rank = key, k, rank
-                    if rank == SHORTEST and key <= price:
-                        break
-            watching += count
-            work += count + 100
+            entering, cursor, looked_at = _next(
+                tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
+            )
+            watching += looked_at
+            work += looked_at + 100
             if entering < 0:
                 break
             i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
+            lowest = pair_cost - ready[i] - ready[j]
             price = max(price, lowest)
             apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
             if moved + amount >= goal:
@@ -162,7 +189,8 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
             work += 4 * rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
             _flip(tree, sources, top, ready, i)
         price = until if until < np.inf else price
-        width *= 2.0 if watching < listing else 0.5  # as much time for one as for the other
+        # As much time for one as for the other; but no list, however short, is rid of ties.
+        width *= 2.0 if watching < listing or 2 * ties > count else 0.5
         if until >= end or work > work_limit:
             return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
 
@@ -234,6 +262,7 @@ class Walk:
         self.most_listed = LISTED_PER_NODE * (n + m) if n * m > ALL_LISTED else n * m
         self.listed_width = np.inf if n * m <= ALL_LISTED else 0.0
         self.watched_width = np.inf
+        self.ties = 0  # so many pairs no window was rid of, however narrow
 
     @property
     def mass(self) -> float:
@@ -328,19 +357,26 @@ class Walk:
         if self.listed_width == 0:
             self.listed_width = self.near.quantile(f, g, self.most_listed / 2)
         # A window that rounding closes would be the same for ever.
-        self.listed_width = max(self.listed_width, FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0)))
-        while True:
-            pairs = self.near.below(f, g, self.listed_width, self.most_listed)
-            if pairs is not None:
-                break
+        finest = FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0))
+        self.listed_width = max(self.listed_width, finest)
+        everything = self.near.shape[0] * self.near.shape[1]
+        while (pairs := self.near.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
+            known, self.ties = self.ties, self._count(f, g, self.near.below(f, g, finest, everything), finest)
+            if self.ties > known:
+                continue
             self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
-            if self.most_listed >= self.near.shape[0] * self.near.shape[1]:
+            if self.most_listed >= everything:
                 self.listed_width = np.inf  # all of them, then
         width = self.listed_width
-        if pairs.rows.size < self.most_listed // 4:
+        if pairs.rows.size - self._count(f, g, pairs, finest) < self.most_listed // 4:
             self.listed_width *= 2
         useful = self.takes[pairs.columns]
         return Pairs(*(side[useful] for side in pairs)), self.price + width
+
+    @staticmethod
+    def _count(f: np.ndarray, g: np.ndarray, pairs: Pairs | None, width: float) -> int:
+        """How many of the pairs have a reduced cost below the width."""
+        return 0 if pairs is None else int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < width))
 
     def _prices(self) -> tuple[np.ndarray, np.ndarray]:
         """Potentials of the costs themselves."""

@@ -95,10 +95,23 @@ def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progres
     task = task_of(problem)
     if task.is_empty:
         return nothing_to_move(problem)
+    solver = strict_enough(problem, solver)
     dual = dual_of(problem, task, solver)
     softmin = softmin_for(problem.cost)
     ascent = ascend(problem, solver, softmin, dual, report)
     return certify(problem, solver, softmin, dual.at(solver.epsilon), ascent)
+
+
+def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
+    """The solver with a tolerance at which a large price of divergence does not show in the value.
+
+    A share x of the column sums that is missing costs about tau x^2 / 2, beside costs of the size of the potentials.
+    """
+    if not isinstance(problem.marginals, SoftKL):
+        return solver
+    size = max(solver.epsilon, first_size(problem))
+    strict = math.sqrt(2 * solver.tolerance) * math.sqrt(size / problem.marginals.tau)
+    return replace(solver, tolerance=max(check.SMALLEST, min(solver.tolerance, strict)))
 
 
 def ascend(
@@ -154,7 +167,10 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     bound = marginals.bound(mu, nu, clipped, finished.lowest)
     g = np.where(dual.target_weights > 0, g, np.minimum(bound.target_potential, FAR))
     value = finished.value + marginals.penalty(mu, nu, rows, columns)
-    present = cost.kind.present
+    gap, present = max(0.0, value - bound.value), cost.kind.present
+    status = status_of(ascent.error, solver, ascent.stalled)
+    if not math.isfinite(gap):  # exponents without a digit left: whatever the sums say, nothing is known
+        status = Status.IMPRECISE
     return Solution(
         problem=problem,
         transport=transport,
@@ -167,9 +183,9 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         target_potential=present(g),
         active_source=present(rows > ACTIVE_SHARE * mu),
         active_target=present(columns > ACTIVE_SHARE * nu),
-        gap=max(0.0, value - bound.value),
+        gap=gap,
         violation=violation_of(problem, transport, (rows, columns)),
-        status=status_of(ascent.error, solver, ascent.stalled),
+        status=status,
         iterations=ascent.passes,
         price=price,
         active_share=ACTIVE_SHARE,

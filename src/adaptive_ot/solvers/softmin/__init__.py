@@ -47,6 +47,11 @@ class RowRule(NamedTuple):
     smallest_share: float
     softness: float = 0.0
 
+    @property
+    def log_weights(self) -> np.ndarray:
+        """The logarithms of the source weights: what a row sums to at its maximum, if nothing caps or penalises it."""
+        return self.total + self.reference
+
     def potential(self, log_sum: np.ndarray, rows: slice) -> np.ndarray:
         """The maximising potential of some rows."""
         with np.errstate(invalid="ignore"):  # of nothing and nothing

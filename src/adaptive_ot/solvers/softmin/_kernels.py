@@ -74,7 +74,7 @@ def scale_by(t, factor):
         t[j] *= factor
 
 
-@reduced
+@fused
 def exponents(out, costs, h, minus, inverse_epsilon):
     """h_j - C_j / epsilon - minus."""
     for j in range(out.size):
@@ -254,12 +254,12 @@ def sweep_costs(costs, top, inverse_epsilon, h, a, factors, row_sums, out):
 
 @kernel
 def finish_rows(
-    costs, top, inverse_epsilon, h, scaling, clipped, most, factors, plan, row_factors, rows, columns, lowest
+    costs, top, inverse_epsilon, h, scaling, units, clipped, most, factors, plan, row_factors, rows, columns, lowest
 ):
     """Plan, marginals and c-transform over a block of rows; returns their part of <C, G>.
 
-    The plan is exp(scaling_i + h_j - C_ij / epsilon), scaled down to `most`, times the `factors` of the columns; it is
-    written to `plan`, if that has rows.
+    The plan is units_i exp(scaling_i + h_j - C_ij / epsilon), scaled down to `most`, times the `factors` of columns; it
+    is written to `plan`, if that has rows.
     """
     m = h.size
     scratch = np.empty(min(m, CHUNK))
@@ -273,9 +273,9 @@ def finish_rows(
             part = row[start : start + CHUNK]
             exponents(part, costs[k, start : start + CHUNK], h[start : start + CHUNK], -scaling[i], inverse_epsilon)
             exponentiate(part, scratch[: part.size], bits[: part.size])
-        row_sum = total(row)
+        row_sum = units[i] * total(row)
         row_factors[i] = most[i] / row_sum if row_sum > most[i] else 1.0
-        multiply(row, row_factors[i], factors)
+        multiply(row, units[i] * row_factors[i], factors)
         rows[i] = total(row)
         value += price(row, costs[k])
         add_multiple(columns, 1.0, row)

@@ -21,7 +21,7 @@ from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
 from adaptive_ot.solution import marginal
 from adaptive_ot.solvers._pricing import inner_products
 from adaptive_ot.solvers._threads import run_together
-from adaptive_ot.solvers.softmin import DENSE_REACH, Balanced, Finished, RowRule, Softmin, _kernels
+from adaptive_ot.solvers.softmin import DENSE_REACH, NOTHING, Balanced, Finished, RowRule, Softmin, _kernels
 from adaptive_ot.solvers.softmin.dense import RIDGES, solve_dense
 
 # How far, in units of epsilon, the column scalings may move before P is made anew. Row sums move no farther, so entries
@@ -44,6 +44,10 @@ PAIRS_PER_THREAD = 2**17
 MOST_EQUATIONS = 3000
 FEW_PER_COLUMN = 40
 NO_MATTER = 1e-12
+
+# Weights of a lower logarithm are light; the unit of each is a power of two.
+LIGHT = -200.0
+LN2 = math.log(2.0)
 
 NO_FACTORS = np.zeros(0)
 
@@ -337,13 +341,29 @@ class TiledSoftmin(CompiledSoftmin):
         n, m = self.shape
         plan = np.empty((n if keep else 0, m))
         row_factors, row_sums, scaling = np.empty(n), np.empty(n), at.potential + rule.reference
+        # Kernels lose small exponentials, so rows of light points are made in a unit of their own.
+        powers = np.where(rule.log_weights < LIGHT, np.floor(rule.log_weights / LN2), 0.0)
+        powers = np.where(rule.log_weights > NOTHING / 2, powers, 0.0)
+        scaling, units = scaling - powers * LN2, np.exp2(powers)
         values: list[float] = []
         lowest: list[np.ndarray] = []
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
             low = np.full(m, np.inf)
             for start, stop, costs in self._blocks(top, bottom):
-                arguments = at.h, scaling, clipped, most, factors, plan[start:stop], row_factors, row_sums, out, low
+                arguments = (
+                    at.h,
+                    scaling,
+                    units,
+                    clipped,
+                    most,
+                    factors,
+                    plan[start:stop],
+                    row_factors,
+                    row_sums,
+                    out,
+                    low,
+                )
                 values.append(_kernels.finish_rows(costs, start, 1 / self.epsilon, *arguments))
             lowest.append(low)
 
