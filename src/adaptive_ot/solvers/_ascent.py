@@ -220,7 +220,8 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
     unit = max(dual.amount, SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
-    error = np.sum(np.abs(gradient)) / unit if np.max(columns) > LEAST * total else np.inf  # lost, not solved
+    lost = softness > 0 and np.max(columns) <= LEAST * total  # so far off that everything underflows
+    error = np.inf if lost else np.sum(np.abs(gradient)) / unit
     return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
 
