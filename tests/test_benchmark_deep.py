@@ -282,7 +282,11 @@ def marks():
 
 @pytest.mark.parametrize(
     ("end", "jobs"),
-    [(signal.SIGKILL, 1), (signal.SIGINT, 2), pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow)],
+    [
+        (signal.SIGKILL, 1),
+        pytest.param(signal.SIGINT, 2, marks=pytest.mark.slow),
+        pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
     """With the same numbers in the end as without a stop."""

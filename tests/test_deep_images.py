@@ -309,7 +309,7 @@ def test_auto_keeps_what_fits(domain, monkeypatch):
     assert stores._free(CPU) > 2**20
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", mostly_slow(["fork", "spawn"], 1))
 def test_workers_of_either_kind_end_with_their_iterator(domain, method, tmp_path):
     script = f"""
 import itertools, multiprocessing, pickle, sys

@@ -201,6 +201,18 @@ def test_soft_kl_with_targets_that_are_due_less_than_numbers_can_say(tau, far, f
         np.testing.assert_allclose(plan, [[0.0, 3.0**-share, 0.0]], atol=1e-7)
 
 
+@every_form
+@pytest.mark.parametrize("compiled", [False, True])
+def test_soft_kl_with_sources_that_send_less_than_numbers_can_say(form, compiled):
+    """One pair is left of this plan, too: what the other source is due underflows at the first, large epsilons."""
+    cost = np.array([[0.0, 488.6], [5510.4, 9152.1]])
+    power = 2 * (0.5 + 0.1 * (form != "counting")) / 1.1
+    for given in (cost, cost.T):
+        half = np.full(2, 0.5)
+        plan = solve((given, half, half), aot.SoftKL(0.5), 0.1, form, compiled=compiled).plan
+        np.testing.assert_allclose(plan, [[0.5**power, 0.0], [0.0, 0.0]], atol=1e-8)
+
+
 def test_soft_kl_with_an_epsilon_that_is_lost_in_rounding():
     """No answer, but no other error either."""
     cost = np.random.default_rng(0).random((30, 30))

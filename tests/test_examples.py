@@ -17,13 +17,14 @@ PROMISES = {
     "training.py": ["the shape moved by 0.9", "its outliers by 0.0000"],
     "tracking.py": ["8 of 8 objects followed", "8 confirmed tracks"],
 }
+SLOW = {"deep_digits.py": pytest.mark.slow}  # it trains three networks
 
 
 def test_every_example_is_listed():
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(PROMISES)
 
 
-@pytest.mark.parametrize("name", PROMISES)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=SLOW.get(name, ())) for name in PROMISES])
 def test_example(name, monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("sys.argv", [name])
