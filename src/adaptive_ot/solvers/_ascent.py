@@ -236,8 +236,8 @@ def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndar
 def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
     """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
     mu, free, softness = dual.source_weights, point.free, dual.rule.softness
-    full = (point.at.potential < dual.rule.cap + point.price) & (mu > 0)
     rows = due(mu, point.at.potential - point.price, softness)
+    full = (point.at.potential < dual.rule.cap + point.price) & (rows > LEAST * np.sum(mu))
     weights = full / ((1 + softness) * chosen(full, rows, 1.0))
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
     diagonal = (1 + softness + damping) * columns
