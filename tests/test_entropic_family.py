@@ -206,6 +206,14 @@ def test_soft_kl_where_far_points_are_due_less_than_numbers_can_say(cost, tau, f
         np.testing.assert_allclose(plan, np.where(cost == 0, np.outer(mu, nu) ** share, 0.0), atol=1e-7)
 
 
+def test_soft_kl_where_all_mass_is_less_than_numbers_can_say():
+    """Whether that is close enough is not for certain, but it is no other error."""
+    cost = np.array([[56743.0], [176992.0], [99999.0]])
+    solution = aot.solve(cost, marginals=aot.SoftKL(2.5), solver=aot.Entropic(3.7), raise_if_not_converged=False)
+    assert solution.mass == 0
+    assert solution.gap <= 1e-9
+
+
 def test_soft_kl_with_an_epsilon_that_is_lost_in_rounding():
     """No answer, but no other error either."""
     cost = np.random.default_rng(0).random((30, 30))

@@ -180,7 +180,7 @@ def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.n
     share = softness / (1 + softness)  # of the constant, the rows take the rest back
     missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, softness)
     constant = missing / (softness + share)
-    columns = math.exp(share * constant) * at.columns
+    columns = np.exp(share * constant) * at.columns
     moved = columns * math.sqrt((softness + share) / np.sum(columns))
     return Balanced(at.h, at.row_sums, at.potential + share * constant, columns), moved, constant
 
