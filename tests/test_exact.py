@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers import _pricing
+from adaptive_ot.solvers._limits import LIMITS, Limits
+from adaptive_ot.solvers.exact import solve_exact
 from budget import mostly_slow
 from check import check_solution
 
@@ -23,16 +26,14 @@ REAL_PROBLEMS = 1_000
 @pytest.fixture
 def column_generation(monkeypatch):
     """Send even the smallest problem through column generation."""
-    for limit in ("FEW_PAIRS", "FEW_PAIRS_PER_NODE", "SEARCHED_ENTRIES"):
-        monkeypatch.setattr(_pricing, limit, 0)
+    limits = Limits(few_pairs=0, few_pairs_per_node=0, searched_entries=0)
+    monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
 
 
-def solve_listed(instance, monkeypatch):
+def solve_listed(instance):
     """Solve with every negative pair as an arc from the start: no column generation."""
-    with monkeypatch.context() as patch:
-        patch.setattr(_pricing, "FEW_PAIRS", instance.cost.size)
-        patch.setattr(_pricing, "SEARCHED_ENTRIES", instance.cost.size)
-        return aot.solve(*instance)
+    limits = Limits(few_pairs=instance.cost.size, searched_entries=instance.cost.size)
+    return solve_exact(aot.Problem.build(*instance), aot.Exact(), lambda _: None, limits)
 
 
 def only_negative(cost):
@@ -169,7 +170,7 @@ def medium_problem(seed, n=380, m=420):
 
 
 def test_medium_problem_needs_column_generation():
-    assert np.count_nonzero(medium_problem(0).cost < 0) > _pricing.FEW_PAIRS
+    assert np.count_nonzero(medium_problem(0).cost < 0) > LIMITS.few_pairs
 
 
 def test_dense_assignment():
@@ -202,11 +203,11 @@ def test_rectangular_assignment(n, m):
     assert solution.value == clipped[linear_sum_assignment(clipped)].sum()
 
 
-def test_dense_with_weights(monkeypatch):
+def test_dense_with_weights():
     instance = medium_problem(2)
     solution = aot.solve(*instance)
     check_solution(solution, *instance)
-    assert solution.value == pytest.approx(solve_listed(instance, monkeypatch).value, rel=1e-13)
+    assert solution.value == pytest.approx(solve_listed(instance).value, rel=1e-13)
 
 
 def test_dense_integer_problem_with_weights_against_highs():
@@ -218,21 +219,21 @@ def test_dense_integer_problem_with_weights_against_highs():
     assert solution.value == round(problems.reference_value(np.where(cost < 0, cost, np.inf), *weights))
 
 
-def test_dense_float32(monkeypatch):
+def test_dense_float32():
     instance = medium_problem(4)
     single = instance.cost.astype(np.float32)
     solution = aot.solve(single, *instance[1:])
     check_solution(solution, single, *instance[1:], dtype=np.float32)
     double = instance._replace(cost=single.astype(np.float64))
-    assert solution.value == pytest.approx(solve_listed(double, monkeypatch).value, rel=1e-13)
+    assert solution.value == pytest.approx(solve_listed(double).value, rel=1e-13)
 
 
 @pytest.mark.parametrize("container", [sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix])
-def test_sparse(container, monkeypatch):
+def test_sparse(container):
     instance = medium_problem(5)
     solution = aot.solve(container(only_negative(instance.cost)), *instance[1:])
     check_solution(solution, *instance, sparse_plan=True)
-    assert solution.value == pytest.approx(solve_listed(instance, monkeypatch).value, rel=1e-13)
+    assert solution.value == pytest.approx(solve_listed(instance).value, rel=1e-13)
 
 
 def clouds(seed, n, m, dimension):
@@ -245,7 +246,7 @@ def test_distance_cost(n, m, dimension):
     x, z, mu, nu = clouds(6, n, m, dimension)
     reach = 2.5 * np.sqrt(dimension)
     cost = problems.distance_matrix(x, z, reach)
-    assert np.count_nonzero(cost < 0) > _pricing.FEW_PAIRS
+    assert np.count_nonzero(cost < 0) > LIMITS.few_pairs
     solution = aot.solve(aot.DistanceCost(x, z, reach), mu, nu)
     check_solution(solution, cost, mu, nu, sparse_plan=True, cost_scale=reach**2)
     assert solution.value == pytest.approx(aot.solve(only_negative(cost), mu, nu).value, rel=1e-12)
@@ -271,7 +272,7 @@ def test_joint_cost():
     rng = np.random.default_rng(9)
     p, q = np.eye(3)[rng.integers(0, 3, 400)], rng.dirichlet(np.ones(3), 420)
     cost = problems.joint_matrix(x, z, p, q, kappa=0.1, beta=3.0)
-    assert np.count_nonzero(cost < 0) > _pricing.FEW_PAIRS
+    assert np.count_nonzero(cost < 0) > LIMITS.few_pairs
     solution = aot.solve(aot.JointCost(x, z, p, q, kappa=0.1, beta=3.0), mu, nu)
     check_solution(solution, cost, mu, nu, sparse_plan=True, cost_scale=3.0)
     assert solution.value == pytest.approx(aot.solve(only_negative(cost), mu, nu).value, rel=1e-12)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers import _near, _pricing, _walk
+from adaptive_ot.solvers import _near, _walk
+from adaptive_ot.solvers._limits import Limits
+from adaptive_ot.solvers.exact import solve_exact
 from budget import mostly_slow
 from check import check_family_solution
 from problems import Instance, family_reference, weight_scale
@@ -27,15 +31,9 @@ REAL_PROBLEMS = 180
 @pytest.fixture
 def small_windows(monkeypatch):
     """Have the smallest problem go through listing windows, blocks, calls and column generation of many kinds."""
-    monkeypatch.setattr(_walk, "ALL_LISTED", 0)
-    monkeypatch.setattr(_walk, "LISTED_PER_NODE", 2)
-    monkeypatch.setattr(_walk, "STEPS_PER_CALL", 3)
-    monkeypatch.setattr(_walk, "WORK_PER_CALL", 5000)
-    monkeypatch.setattr(_near, "PAIRS_PER_BLOCK", 5)
-    monkeypatch.setattr(_near, "PAIRS_PER_THREAD", 16)
-    monkeypatch.setattr(_near, "ROWS_SAMPLED", 2)
-    for limit in ("FEW_PAIRS", "FEW_PAIRS_PER_NODE", "SEARCHED_ENTRIES"):
-        monkeypatch.setattr(_pricing, limit, 0)
+    limits = Limits(0, 0, 0, 0, 2, 3, 5000, 5, 16, 2)
+    monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
+    monkeypatch.setattr(_near, "NearPairs", partial(_near.NearPairs, limits=limits))
 
 
 def stored(cost):

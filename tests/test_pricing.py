@@ -10,6 +10,7 @@ from scipy import sparse
 import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
 from adaptive_ot.solvers import _pricing
+from adaptive_ot.solvers._limits import Limits
 from adaptive_ot.solvers._near import NearPairs
 from adaptive_ot.solvers._pricing import DensePricing, ListedPricing, PointPricing
 
@@ -241,15 +242,13 @@ def test_dense(name, kind, dtype):
 
 @pytest.mark.parametrize("kind", ["zero", "random", "close"])
 @pytest.mark.parametrize("name", DENSE)
-def test_listed_with_a_limit(name, kind, monkeypatch):
-    monkeypatch.setattr(_pricing, "FEW_PAIRS", 0)
-    monkeypatch.setattr(_pricing, "FEW_PAIRS_PER_NODE", 0)
+def test_listed_with_a_limit(name, kind):
     rng = np.random.default_rng(2)
     matrix = dense_matrix(name, rng)
     matrix[matrix >= 0] = np.inf
     f, g = potentials(kind, matrix, rng)
     rows, columns = np.nonzero(matrix < 0)
-    pricing = ListedPricing(rows, columns, matrix[rows, columns], matrix.shape)
+    pricing = ListedPricing(rows, columns, matrix[rows, columns], matrix.shape, Limits(0, 0))
     for keep in (1, 8):
         found = pricing.violated(f, g, keep, lambda _: None)
         check_violated(found, matrix, np.zeros(matrix.shape), f, g, keep)

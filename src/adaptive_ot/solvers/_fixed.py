@@ -18,6 +18,7 @@ from adaptive_ot.marginals import Equal, FixedMass
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, Support
 from adaptive_ot.solvers._jit import kernel
+from adaptive_ot.solvers._limits import LIMITS, Limits
 from adaptive_ot.solvers._near import NearPairs
 from adaptive_ot.solvers._pricing import pricing_for
 from adaptive_ot.solvers._simplex import carrying_pairs, find_cycle, push, settled
@@ -35,10 +36,12 @@ MOVABLE = 1 - 1e-9
 HIGH = 16.0
 
 
-def solve_fixed(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
+def solve_fixed(
+    problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
+) -> Solution:
     """Solve at a price that is not too high, then walk; again from a lower price where the first one cost digits."""
     mu, nu = problem.source_weights, problem.target_weights
-    near = NearPairs(problem.cost)
+    near = NearPairs(problem.cost, limits)
     base, pivots, most_pivots = first_price(near, mu, nu, prescribed(problem)), 0, solver.pivot_limit(mu.size + nu.size)
     while True:
         solution = solve_from(base, near, problem, replace(solver, max_pivots=most_pivots - pivots), report)
@@ -56,7 +59,7 @@ def solve_from(
 ) -> Solution:
     """Solve at a price, then raise it until enough moves."""
     amount = prescribed(problem)
-    optimum = find_optimum(problem, solver, base, report)
+    optimum = find_optimum(problem, solver, base, report, near.limits)
     simplex, weights = optimum.simplex, optimum.weights
 
     def tell() -> None:
@@ -84,7 +87,9 @@ def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool,
     else:
         g = g + price
     if isinstance(problem.cost, PointCost):  # by differences, where the bounds of `near` would lose digits
-        lowest = g + pricing_for(problem.cost, price).violated(f, g, 1, lambda done: None).target_minimum
+        lowest = (
+            g + pricing_for(problem.cost, price, walk.near.limits).violated(f, g, 1, lambda done: None).target_minimum
+        )
     else:
         lowest = walk.near.minima(f)[1]
     bound = marginals.bound(mu, nu, f, lowest)

@@ -11,16 +11,10 @@ import numpy as np
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.solvers._jit import kernel, lower
+from adaptive_ot.solvers._limits import LIMITS, Limits
 from adaptive_ot.solvers._pricing import HALF_ULP, inner_product_bound
 from adaptive_ot.solvers._threads import run_together
 from adaptive_ot.solvers.softmin._kernels import point_costs
-
-# Pairs in a block of rows, and pairs from which on a second thread pays.
-PAIRS_PER_BLOCK = 2**18
-PAIRS_PER_THREAD = 2**19
-
-# Rows whose reduced costs stand for those of all.
-ROWS_SAMPLED = 64
 
 
 class Pairs(NamedTuple):
@@ -94,9 +88,9 @@ def lower_minima(costs, f, of_rows, of_columns):
 class NearPairs:
     """Looks for pairs by their reduced cost C_ij - f_i - g_j."""
 
-    def __init__(self, cost: Cost) -> None:
-        self.cost, self.shape = cost, cost.shape
-        self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, cost.shape[1]))
+    def __init__(self, cost: Cost, limits: Limits = LIMITS) -> None:
+        self.cost, self.shape, self.limits = cost, cost.shape, limits
+        self.rows_per_block = max(1, limits.pairs_per_block // max(1, cost.shape[1]))
         # A lower bound of every cost, within rounding of it: no pair is missed.
         self.points = inner_product_bound(cost, HALF_ULP) if isinstance(cost, PointCost) else ()
         # No distance is negative, even where the bound, by rounding, is.
@@ -150,7 +144,7 @@ class NearPairs:
             sample, share = costs - f[rows] - g[columns], count / max(1, costs.size)
         else:
             n, m = self.shape
-            rows = range(0, n, 1 + n // ROWS_SAMPLED)
+            rows = range(0, n, 1 + n // self.limits.rows_sampled)
             sample = np.concatenate([self.cost.block(i, i + 1)[0] - f[i] - g for i in rows])
             share = count / (n * m)
         sample = sample[(sample > 0) & np.isfinite(sample)]
@@ -190,7 +184,7 @@ class NearPairs:
     def _in_threads(self, look: Callable[[int, np.ndarray], None]) -> None:
         """Have every block of rows looked at."""
         n, m = self.shape
-        threads = min(numba.get_num_threads(), n * m // PAIRS_PER_THREAD + 1)
+        threads = min(numba.get_num_threads(), n * m // self.limits.pairs_per_thread + 1)
         cuts = [n * k // threads for k in range(threads + 1)]
 
         def share(start: int, stop: int) -> None:

@@ -20,16 +20,11 @@ import numpy as np
 
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.solvers import _scan
+from adaptive_ot.solvers._limits import LIMITS, Limits
 from adaptive_ot.solvers._scan import Best, Points, Screen
 from adaptive_ot.solvers._threads import run_together
 
 Tick = Callable[[float], None]
-
-# Negative pairs are listed, and all of them are arcs from the start, if there are at most this many: in all, or for
-# every node. Only matrices of a million entries or less are searched for such a list.
-FEW_PAIRS = 2**16
-FEW_PAIRS_PER_NODE = 32
-SEARCHED_ENTRIES = 2**20
 
 # A thread is worth its while from this many pairs on.
 PAIRS_PER_THREAD = 2**21
@@ -83,14 +78,14 @@ class Pricing(ABC):
         """Pairs that f and g violate, among them the worst of every point."""
 
 
-def pricing_for(cost: Cost, base: float) -> Pricing:
+def pricing_for(cost: Cost, base: float, limits: Limits = LIMITS) -> Pricing:
     """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
     if isinstance(cost, SparseCost):
-        return ListedPricing(*cost.pairs_below(base), cost.shape)
-    if cost.shape[0] * cost.shape[1] <= SEARCHED_ENTRIES:
-        rows, columns, costs = _scan.pairs_below(cost.block(0, cost.shape[0]), base, FEW_PAIRS)
-        if rows.size <= FEW_PAIRS:
-            return ListedPricing(rows, columns, costs, cost.shape)
+        return ListedPricing(*cost.pairs_below(base), cost.shape, limits)
+    if cost.shape[0] * cost.shape[1] <= limits.searched_entries:
+        rows, columns, costs = _scan.pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs)
+        if rows.size <= limits.few_pairs:
+            return ListedPricing(rows, columns, costs, cost.shape, limits)
     if cost.kind.on_gpu:
         from adaptive_ot.solvers._pricing_torch import TorchPricing
 
@@ -104,9 +99,16 @@ def pricing_for(cost: Cost, base: float) -> Pricing:
 class ListedPricing(Pricing):
     """Pricing where the pairs that matter are few enough, or sparse by nature, to be listed: by row, then column."""
 
-    def __init__(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray, shape: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        rows: np.ndarray,
+        columns: np.ndarray,
+        costs: np.ndarray,
+        shape: tuple[int, int],
+        limits: Limits = LIMITS,
+    ) -> None:
         self.rows, self.columns, self.costs, self.shape = rows, columns, costs, shape
-        self.complete = rows.size <= max(FEW_PAIRS, FEW_PAIRS_PER_NODE * sum(shape))
+        self.complete = rows.size <= max(limits.few_pairs, limits.few_pairs_per_node * sum(shape))
 
     def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
         if self.complete:

@@ -26,16 +26,8 @@ from adaptive_ot.solvers._near import NearPairs, Pairs
 from adaptive_ot.solvers._simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
 from adaptive_ot.solvers._weights import NetworkWeights
 
-# About this many pairs for every node are listed at once; at first, a small share of these is watched.
-LISTED_PER_NODE = 24
+# At first, this share of the listed pairs is watched.
 WATCHED_SHARE = 0.02
-
-# Up to this many pairs, all are listed.
-ALL_LISTED = 2**14
-
-# About this many elementary steps pass between two looks at the clock and at Ctrl-C.
-WORK_PER_CALL = 20_000_000
-STEPS_PER_CALL = 4096
 
 FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings away from rounding
 
@@ -258,9 +250,9 @@ class Walk:
         self.price, self.pivots, self.within_limit = 0.0, 0, True
         self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
         self.record: list[Steps] = []
-        n, m = near.shape
-        self.most_listed = LISTED_PER_NODE * (n + m) if n * m > ALL_LISTED else n * m
-        self.listed_width = np.inf if n * m <= ALL_LISTED else 0.0
+        (n, m), limits = near.shape, near.limits
+        self.most_listed = limits.listed_per_node * (n + m) if n * m > limits.all_listed else n * m
+        self.listed_width = np.inf if n * m <= limits.all_listed else 0.0
         self.watched_width = np.inf
         self.ties = 0  # so many pairs no window was rid of, however narrow
 
@@ -316,7 +308,7 @@ class Walk:
         spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
         self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
         while True:
-            steps = Steps.room(min(STEPS_PER_CALL, most_pivots - self.pivots))
+            steps = Steps.room(min(self.near.limits.steps_per_call, most_pivots - self.pivots))
             reason, self.price, self.watched_width, self.moved, count, *pair = walk(
                 self.tree,
                 self.sources,
@@ -330,7 +322,7 @@ class Walk:
                 goal,
                 self.moved,
                 steps,
-                WORK_PER_CALL,
+                self.near.limits.work_per_call,
             )
             self.pivots += count
             self.record.append(Steps(*(side[:count] for side in steps)))

@@ -14,6 +14,7 @@ from adaptive_ot.costs import ArrayCost, Cost, SparseCost
 from adaptive_ot.marginals import AtMost, Bound, ChiSquareBall, Equal, FixedMass
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal, violation_of
+from adaptive_ot.solvers._limits import LIMITS, Limits
 
 if TYPE_CHECKING:
     from adaptive_ot.solvers._pricing import Violated
@@ -86,19 +87,21 @@ class Optimum(NamedTuple):
     within_limit: bool
 
 
-def solve_exact(problem: Problem, solver: Exact, report: Callable[[Progress], None]) -> Solution:
+def solve_exact(
+    problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
+) -> Solution:
     """Solve by the method that suits what the marginals must satisfy."""
     if not isinstance(problem.marginals, AtMost):
         _check_cost(problem.cost)
     if isinstance(problem.marginals, Equal | FixedMass):
         from adaptive_ot.solvers._fixed import solve_fixed
 
-        return solve_fixed(problem, solver, report)
+        return solve_fixed(problem, solver, report, limits)
     if isinstance(problem.marginals, ChiSquareBall):
         from adaptive_ot.solvers._robust import solve_robust
 
         return solve_robust(problem, solver, problem.marginals.rho, report)
-    optimum = find_optimum(problem, solver, 0.0, report)
+    optimum = find_optimum(problem, solver, 0.0, report, limits)
     f, g = optimum.source_potential, optimum.target_potential
     bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
     rows, columns, mass, costs = carried(problem, optimum)
@@ -114,7 +117,9 @@ def _check_cost(cost: Cost) -> None:
         check.highest_cost(cost.matrix.data)
 
 
-def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None]) -> Optimum:
+def find_optimum(
+    problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None], limits: Limits
+) -> Optimum:
     """Price all pairs, add the violated ones as arcs, pivot to optimality, and again until none is violated.
 
     The first round prices against zero potentials, the duals of the all-slack basis: it finds the cheapest pairs.
@@ -134,7 +139,7 @@ def find_optimum(problem: Problem, solver: Exact, base: float, report: Callable[
         pivots, arcs = (simplex.pivots, simplex.arcs.cost.size - n - m) if simplex else (0, 0)
         report(Progress(stage, round_number, fraction, pivots, arcs, gap))
 
-    pricing = pricing_for(problem.cost, base)
+    pricing = pricing_for(problem.cost, base, limits)
     found = pricing.cheapest(base, FIRST_KEEP, lambda done: tell("pricing", done))
     if isinstance(problem.marginals, AtMost):
         weights = network_weights(mu, nu, found.rows, found.columns, pricing.complete)

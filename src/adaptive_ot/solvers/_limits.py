@@ -1,0 +1,42 @@
+"""How much the exact solver looks at, lists and does at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """Sizes at which the exact solver changes its ways: for speed, never for the answer.
+
+    Tests set the limits so low that small problems go every way.
+
+    Attributes
+    ----------
+    few_pairs, few_pairs_per_node
+        Negative pairs are listed, and all of them are arcs from the start, if there are at most this many: in all, or
+        for every node.
+    searched_entries
+        Only matrices of at most this many entries are searched for such a list.
+    all_listed, listed_per_node
+        A walk lists all pairs up to this many; beyond, about so many for every node at once.
+    steps_per_call, work_per_call
+        Pivots, and about how many elementary steps, of a walk between two looks at the clock and at Ctrl-C.
+    pairs_per_block, pairs_per_thread
+        Pairs in a block of rows, and pairs from which on a second thread pays, where near pairs are looked for.
+    rows_sampled
+        Rows in which the typical reduced cost is looked for.
+    """
+
+    few_pairs: int = 2**16
+    few_pairs_per_node: int = 32
+    searched_entries: int = 2**20
+    all_listed: int = 2**14
+    listed_per_node: int = 24
+    steps_per_call: int = 4096
+    work_per_call: int = 20_000_000
+    pairs_per_block: int = 2**18
+    pairs_per_thread: int = 2**19
+    rows_sampled: int = 64
+
+
+LIMITS = Limits()
