@@ -180,7 +180,7 @@ def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.n
     share = softness / (1 + softness)  # of the constant, the rows take the rest back
     missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, softness)
     constant = missing / (softness + share)
-    columns = math.exp(share * constant) * at.columns
+    columns = np.exp(share * constant) * at.columns
     moved = columns * math.sqrt((softness + share) / np.sum(columns))
     return Balanced(at.h, at.row_sums, at.potential + share * constant, columns), moved, constant
 
@@ -237,7 +237,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
     mu, free, softness = dual.source_weights, point.free, dual.rule.softness
     rows = due(mu, point.at.potential - point.price, softness)
-    full = (point.at.potential < dual.rule.cap + point.price) & (rows > 0)  # which a penalised row may underflow to
+    full = (point.at.potential < dual.rule.cap + point.price) & (rows > LEAST * np.sum(mu))
     weights = full / ((1 + softness) * chosen(full, rows, 1.0))
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
     diagonal = (1 + softness + damping) * columns
