@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-import cvxpy
 import numpy as np
 from scipy import sparse
 from scipy.optimize import linprog
@@ -273,6 +272,8 @@ def balanced(rng: np.random.Generator, instance: Instance) -> Instance:
 
 def least_by_clarabel(cost: Any, rules: list[Any]) -> float:
     """The least value of a cone programme, to nine digits."""
+    import cvxpy  # which few tests need
+
     programme = cvxpy.Problem(cvxpy.Minimize(cost), rules)
     programme.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
     assert programme.status == cvxpy.OPTIMAL

@@ -83,7 +83,7 @@ def solve_by_triton(cost, mu, nu, solver):
 
 def assert_same(cost, mu, nu, entropy, epsilon, within=1e-12):
     """Every answer agrees."""
-    solver = aot.Entropic(epsilon, entropy, tolerance=1e-12)
+    solver = aot.Entropic(epsilon, entropy, tolerance=1e-12, compiled=True)  # the same steps, so the same digits
     expected, found = aot.solve(cost[None], mu, nu, solver=solver), solve_by_triton(cost, mu, nu, solver)
     assert found.status == expected.status == (aot.Status.CONVERGED,)
     for name, answer in ((name, to_numpy(answer)) for name, answer in found.answers._asdict().items()):
@@ -151,8 +151,12 @@ def test_refuses_what_does_not_fit():
 @pytest.mark.parametrize("name", LARGE)
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_large_ones_are_the_same_on_a_gpu(name, entropy, epsilon):
-    """At a small epsilon the two end at different points within the tolerance, which conditioning magnifies."""
-    assert_same(*LARGE[name], entropy, epsilon, within=1e-12 if epsilon >= 0.1 else 1e-8)
+    """The two end at different points within the tolerance.
+
+    Potentials are off by about epsilon times the tolerance over the lightest weight, 1e-10 here at 0.1; at a smaller
+    epsilon conditioning magnifies that.
+    """
+    assert_same(*LARGE[name], entropy, epsilon, within={0.5: 1e-12, 0.1: 1e-10, 0.02: 1e-8}[epsilon])
 
 
 @on_gpu
