@@ -246,7 +246,8 @@ def most_that_can_move(cost: np.ndarray, source_weights: np.ndarray, target_weig
     heads = np.concatenate([np.arange(n), n + columns, np.full(m, sink)])
     room = np.minimum(source_weights[rows], target_weights[columns])
     capacity = np.concatenate([source_weights, room, target_weights]).astype(np.int32)
-    graph = sparse.csr_array((capacity, (tails, heads)), shape=(n + m + 2, n + m + 2))
+    ends = tails.astype(np.int32), heads.astype(np.int32)  # all that older versions of SciPy take
+    graph = sparse.csr_array((capacity, ends), shape=(n + m + 2, n + m + 2))
     graph.eliminate_zeros()
     return int(maximum_flow(graph, source, sink).flow_value) if graph.nnz else 0
 

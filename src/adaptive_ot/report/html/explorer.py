@@ -109,6 +109,7 @@ def _merged(rows: Any, columns: Any, mass: Any, shape: tuple[int, int]) -> tuple
 
     ends = np.asarray(rows, np.int64), np.asarray(columns, np.int64)
     csr = sparse.csr_array((np.asarray(mass, np.float64), ends), shape=shape)
+    csr.sum_duplicates()  # SciPy 1.13 does not do so by itself
     of_row = np.repeat(np.arange(shape[0]), np.diff(csr.indptr))
     return of_row, csr.indices.astype(np.int64), np.asarray(csr.data)
 
