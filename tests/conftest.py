@@ -8,7 +8,7 @@ from hypothesis import settings
 
 # The same examples on every machine, however slow, and nothing left on disk.
 settings.register_profile("full", max_examples=300, deadline=None, derandomize=True, database=None)
-settings.register_profile("quick", settings.get_profile("full"), max_examples=80)
+settings.register_profile("quick", settings.get_profile("full"), max_examples=50)
 settings.load_profile("quick")  # unless --hypothesis-profile=full is given, as `make test-all` does
 
 # nohup, and shells in the background, have their children ignore Ctrl-C; processes that tests start inherit from here.

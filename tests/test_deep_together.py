@@ -89,6 +89,9 @@ if __name__ == "__main__":
     main(Path(sys.argv[1]))
 
 
+pytestmark = pytest.mark.slow  # `test_deep_distributed` has two processes share a step, in seconds
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, one_thread):
     """The runs of one process and of two."""

@@ -12,6 +12,7 @@ from scipy import sparse
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.cli.samples import TOY_COST
+from budget import mostly_slow
 
 
 def places(ax) -> dict[str, tuple[float, float]]:
@@ -263,7 +264,7 @@ def overlaps(ax) -> int:
     return sum(a.x1 > b.x0 for a, b in pairwise(boxes))
 
 
-@pytest.mark.parametrize("count", [8, 26, 30, 150])
+@pytest.mark.parametrize("count", mostly_slow([30, 150, 8, 26], 2))
 @pytest.mark.parametrize("name", [str, "{:03d}".format, "category {}".format])
 def test_names_do_not_overlap(count, name):
     solution = aot.solve(-np.eye(count))
