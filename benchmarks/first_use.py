@@ -96,14 +96,15 @@ def main() -> None:
     options = parser.parse_args()
     sources = {"before": options.beside.resolve()} if options.beside else {}
     sources["now"] = SOURCE
-    table = Table("case", *(f"{name}, {call}" for name in sources for call in ("first", "second")))
+    table = Table("processor seconds", *(f"{name}, {call}" for name in sources for call in ("first", "second")))
     results: dict[str, list[dict[str, Any]]] = {name: [] for name in sources}
     for case in CASES:
         if options.cases in case:
             row = [measured(case, source) for source in sources.values()]
             for name, result in zip(sources, row, strict=True):
                 results[name].append(result)
-            table.add_row(case, *(f"{one[call]['seconds']:.1f} s" for one in row for call in ("first", "second")))
+            used = (one[call]["processor_seconds"] for one in row for call in ("first", "second"))
+            table.add_row(case, *(f"{seconds:.1f}" for seconds in used))
     Console().print(table)
     if not options.cases:
         measure.write_json(RESULTS, measure.header() | results)

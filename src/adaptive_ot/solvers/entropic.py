@@ -130,7 +130,7 @@ def ascend(
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # as compiled: such a step is not accepted
         ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, teller(report), direct=few)
     if is_small:
-        small.count_interpreted(ascent.passes)
+        small.count_interpreted(ascent.passes, math.prod(softmin.shape))
     return ascent
 
 

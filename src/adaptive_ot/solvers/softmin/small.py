@@ -18,7 +18,9 @@ RIDGE = 1e-14
 
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
 
-# A pass takes about 0.1 milliseconds longer in the interpreter. After this many, that adds up to what compiling takes.
+# A pass over up to so many pairs takes about 0.1 milliseconds longer in the interpreter, and proportionally longer over
+# more. After this many passes, that adds up to what compiling takes.
+PAIRS_PER_PASS = 2**14
 PASSES_WORTH_COMPILING = 300_000
 
 interpreted_passes = 0
@@ -29,10 +31,10 @@ def worth_compiling() -> bool:
     return interpreted_passes >= PASSES_WORTH_COMPILING or has_machine_code(_climb)
 
 
-def count_interpreted(passes: int) -> None:
-    """Remember that an interpreted ascent took so many passes."""
+def count_interpreted(passes: int, pairs: int) -> None:
+    """Remember that an interpreted ascent took so many passes over so many pairs."""
     global interpreted_passes
-    interpreted_passes += passes
+    interpreted_passes += passes * max(1, pairs // PAIRS_PER_PASS)
 
 
 class Resident(NamedTuple):
