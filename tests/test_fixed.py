@@ -31,7 +31,7 @@ REAL_PROBLEMS = 180
 @pytest.fixture
 def small_windows(monkeypatch):
     """Have the smallest problem go through listing windows, blocks, calls and column generation of many kinds."""
-    limits = Limits(0, 0, 0, 0, 2, 3, 5000, 5, 16, 2)
+    limits = Limits(0, 0, 0, 0, 2, 3, 5000, 1, 5, 16, 2)
     monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
     monkeypatch.setattr(_near, "NearPairs", partial(_near.NearPairs, limits=limits))
 
@@ -406,6 +406,14 @@ def listings(monkeypatch):
     counted(_near.NearPairs, "below")
     counted(_walk, "walk")
     return counts
+
+
+def test_tied_pairs_are_not_looked_at_for_every_price(listings):
+    """The work of a call is bounded, so calls count the work: it grew with the cube of the number of points."""
+    a, b = np.random.default_rng(0).normal(size=(2, 1000))
+    path = aot.mass_path(a[:, None] + b)
+    assert path.value_at(0.9) == pytest.approx((np.sort(a)[:900].sum() + np.sort(b)[:900].sum()) / 1000, abs=1e-12)
+    assert listings["walk"] <= 30
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -21,6 +21,8 @@ class Limits(NamedTuple):
         A walk lists all pairs up to this many; beyond, about so many for every node at once.
     steps_per_call, work_per_call
         Pivots, and about how many elementary steps, of a walk between two looks at the clock and at Ctrl-C.
+    crowd_per_node
+        If a walk watches more pairs than this for every node, the pairs are sorted by node.
     pairs_per_block, pairs_per_thread
         Pairs in a block of rows, and pairs from which on a second thread pays, where near pairs are looked for.
     rows_sampled
@@ -34,6 +36,7 @@ class Limits(NamedTuple):
     listed_per_node: int = 24
     steps_per_call: int = 4096
     work_per_call: int = 20_000_000
+    crowd_per_node: int = 16
     pairs_per_block: int = 2**18
     pairs_per_thread: int = 2**19
     rows_sampled: int = 64

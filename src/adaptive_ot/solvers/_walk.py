@@ -103,44 +103,100 @@ def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched
 
 
 @inlined
+def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found):
+    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank."""
+    depth, flow = tree.depth, tree.flow
+    entering, lowest, lowest_rank = found
+    for k in range(first, last):
+        key = cost[k] - ready[tail[k]] - ready[head[k]]
+        if key <= price + tie:
+            key = price
+        if key > lowest or (key == lowest and entering < 0):
+            continue
+        # Of pairs at the same price, one that moves something, and along a short path.
+        i, j = tail[k], head[k]
+        rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
+        if key < lowest or rank < lowest_rank:
+            entering, lowest, lowest_rank = k, key, rank
+            if rank == SHORTEST and key <= price:
+                break
+    return entering, lowest, lowest_rank
+
+
+@inlined
 def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
     """The watched pair, if any, that enters first, before `until`; where to go on, and how many were looked at.
 
     Pairs within `tie` of the price enter at once. Of these, one will do from the first stretch that holds any.
     """
-    depth, flow = tree.depth, tree.flow
-    lowest, entering, lowest_rank, looked_at = until, -1, 0, 0
-    while looked_at < count and (entering < 0 or lowest > price):
+    found, looked_at = (-1, until, 0), 0
+    while looked_at < count and (found[0] < 0 or found[1] > price):
         last = min(cursor + STRETCH * ready.size, count)
-        for k in range(cursor, last):
-            key = cost[k] - ready[tail[k]] - ready[head[k]]
-            if key <= price + tie:
-                key = price
-            if key > lowest or (key == lowest and entering < 0):
-                continue
-            # Of pairs at the same price, one that moves something, and along a short path.
-            i, j = tail[k], head[k]
-            rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
-            if key < lowest or rank < lowest_rank:
-                lowest, entering, lowest_rank = key, k, rank
-                if rank == SHORTEST and key <= price:
-                    last = k + 1
-                    break
+        found = _earliest(tree, top, ready, tail, head, cost, cursor, last, price, tie, found)
         looked_at += last - cursor
         cursor = last if last < count else 0
-    return entering, cursor, looked_at
+    return found[0], cursor, looked_at
 
 
 @kernel
-def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit):
+def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until):
+    """As `_next`, node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
+
+    Returns whether there is one, the pair itself, the node to go on from, and how many pairs were looked at.
+    """
+    root = ready.size - 1
+    of_sources, of_targets = 0, 0
+    for node in range(root):
+        if ready[node] > -np.inf:
+            pairs = start[node + 1] - start[node]
+            of_sources += pairs if node < sources else 0
+            of_targets += 0 if node < sources else pairs
+    first, last, offset = (0, sources, 0) if of_sources < of_targets else (sources, root, start[sources])
+    tail, head, cost = by_source if of_sources < of_targets else by_target
+    found, looked_at = (-1, until, 0), root
+    node = cursor if first <= cursor < last else first
+    for _ in range(first, last):
+        if ready[node] > -np.inf:
+            begin, end = start[node] - offset, start[node + 1] - offset
+            found = _earliest(tree, top, ready, tail, head, cost, begin, end, price, tie, found)
+            looked_at += end - begin
+            if found[0] >= 0 and found[1] <= price:
+                break
+        node = node + 1 if node + 1 < last else first
+    k = max(found[0], 0)
+    return found[0] >= 0, tail[k], head[k], cost[k], node, looked_at
+
+
+@kernel
+def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, sorted_cost):
+    """Pairs listed by source, listed by target; `start` gets the place of the first pair of every node in its list.
+
+    The places of targets are counted on from those of sources.
+    """
+    start[:] = 0
+    for k in range(tail.size):
+        start[tail[k] + 1] += 1
+        start[head[k] + 1] += 1
+    for node in range(start.size - 1):
+        start[node + 1] += start[node]
+    place = start.copy()
+    for k in range(tail.size):
+        at = place[head[k]] - start[sources]
+        place[head[k]] += 1
+        sorted_tail[at], sorted_head[at], sorted_cost[at] = tail[k], head[k], cost[k]
+
+
+@kernel
+def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
-    Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if
+    More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied, and
+    few can enter. Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if
     the goal was reached, the pair whose entry would take the flow to it or beyond.
     """
     size = tail.size
     watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
-    ready = np.empty(tree.parent.size)
+    ready, start = np.empty(tree.parent.size), np.empty(tree.parent.size, np.int64)
     step, work = 0, 0
     while True:
         refresh_potentials(tree)
@@ -153,15 +209,27 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
         work += listing
         until = min(end, price + width) if count < size else end
         watching, cursor = 0, 0
+        crowded = count > crowd * ready.size
+        by_source = watched_tail[:count], watched_head[:count], watched_cost[:count]
+        by_target = by_source
+        if crowded:
+            by_target = np.empty(count, np.uint32), np.empty(count, np.uint32), np.empty(count)
+            _sort_by_target(*by_source, sources, start, *by_target)
         while True:
-            entering, cursor, looked_at = _next(
-                tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
-            )
+            if crowded:
+                found, i, j, pair_cost, cursor, looked_at = _next_of_crowd(
+                    tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until
+                )
+            else:
+                entering, cursor, looked_at = _next(
+                    tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
+                )
+                found, k = entering >= 0, max(entering, 0)
+                i, j, pair_cost = watched_tail[k], watched_head[k], watched_cost[k]
             watching += looked_at
             work += looked_at + 100
-            if entering < 0:
+            if not found:
                 break
-            i, j, pair_cost = watched_tail[entering], watched_head[entering], watched_cost[entering]
             lowest = pair_cost - ready[i] - ready[j]
             price = max(price, lowest)
             apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
@@ -323,6 +391,7 @@ class Walk:
                 self.moved,
                 steps,
                 self.near.limits.work_per_call,
+                self.near.limits.crowd_per_node,
             )
             self.pivots += count
             self.record.append(Steps(*(side[:count] for side in steps)))
