@@ -190,9 +190,9 @@ def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, 
 def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
-    More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied, and
-    few can enter. Returns why it stopped, the price, the width of the last list watched, the flow moved, the number of steps, and, if
-    the goal was reached, the pair whose entry would take the flow to it or beyond.
+    More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied,
+    and few can enter. Returns why it stopped, the price, the width of the last list watched, the flow moved, the number
+    of steps, and, if the goal was reached, the pair whose entry would take the flow to it or beyond.
     """
     size = tail.size
     watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
