@@ -144,7 +144,7 @@ def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, curso
 
     Returns whether there is one, the pair itself, the node to go on from, and how many pairs were looked at.
     """
-    root = ready.size - 1
+    root, sources = ready.size - 1, np.int64(sources)
     of_sources, of_targets = 0, 0
     for node in range(root):
         if ready[node] > -np.inf:
@@ -200,15 +200,17 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
     step, work = 0, 0
     while True:
         refresh_potentials(tree)
+        largest = abs(price)
         for node in range(ready.size):
             ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
+            largest = max(largest, abs(tree.potential[node]))
         watched = watched_tail, watched_head, watched_cost
-        tie = TIE * (abs(price) + np.abs(tree.potential).max())
+        tie = 2 * TIE * largest
         count, ties = _watch(tail, head, cost, sources, tree.potential, top, price, tie, width, *watched)
         listing = size + 4 * ready.size
         work += listing
         until = min(end, price + width) if count < size else end
-        watching, cursor = 0, 0
+        watching, cursor = 0, np.int64(0)
         crowded = count > crowd * ready.size
         by_source = watched_tail[:count], watched_head[:count], watched_cost[:count]
         by_target = by_source
