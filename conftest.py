@@ -8,7 +8,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
-collect_ignore = [] if find_spec("triton") else ["src/adaptive_ot/solvers/softmin/triton.py"]
+collect_ignore = [] if find_spec("triton") else ["src/adaptive_ot/entropic/triton.py"]
 
 if find_spec("triton") and find_spec("torch"):
     import torch

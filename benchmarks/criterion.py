@@ -22,9 +22,9 @@ from scipy.stats import spearmanr
 import adaptive_ot as aot
 import measure
 from adaptive_ot.adapt import JointTransportClassifier, RoundTripScore
-from adaptive_ot.benchmark.domains import read_dataset
-from adaptive_ot.benchmark.draws import Draw, draw
-from adaptive_ot.benchmark.method import stacked
+from adaptive_ot.workbench.benchmark.domains import read_dataset
+from adaptive_ot.workbench.benchmark.draws import Draw, draw
+from adaptive_ot.workbench.benchmark.method import stacked
 
 SETTINGS: list[tuple[float, float]] = list(product((0.25, 0.5, 0.75, 1.0), (0.05, 0.1)))
 DEFAULT = SETTINGS.index((0.5, 0.1))

@@ -25,7 +25,7 @@ import torch
 
 import adaptive_ot as aot
 from adaptive_ot.autodiff import transport_value
-from adaptive_ot.solvers.softmin.triton import NUMBERS, solve_batch
+from adaptive_ot.entropic.triton import NUMBERS, solve_batch
 
 RESULT = Path(__file__).parent / "results" / "entropic_gpu.json"
 DEVICE = "cuda"

@@ -17,11 +17,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import measure
-from adaptive_ot.benchmark import engine
-from adaptive_ot.benchmark.features import prepare
-from adaptive_ot.benchmark.plan import Outcome
-from adaptive_ot.benchmark.table import markdown
-from adaptive_ot.cli.progress import cells_bar
+from adaptive_ot.workbench.benchmark import engine
+from adaptive_ot.workbench.benchmark.features import prepare
+from adaptive_ot.workbench.benchmark.plan import Outcome
+from adaptive_ot.workbench.benchmark.table import markdown
+from adaptive_ot.workbench.cli.progress import cells_bar
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "full overlap": {},

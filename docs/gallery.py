@@ -20,8 +20,8 @@ import numpy as np
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.digits import Digits, shifted_digits
-from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.workbench.cli.digits import Digits, shifted_digits
+from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 
 HERE = Path(__file__).parent
 RESULTS = HERE.parent / "benchmarks" / "results" / "adapt_features.json"
@@ -122,7 +122,7 @@ def digits(seed: int = 0) -> Digits:
 def adapted(seed: int = 0, **settings: Any) -> Any:
     """The classifier of the demo, fitted on both domains; no label of the target is read."""
     from adaptive_ot.adapt import JointTransportClassifier
-    from adaptive_ot.benchmark.method import stacked
+    from adaptive_ot.workbench.benchmark.method import stacked
 
     both, labels, domain = stacked(digits(seed).x, digits(seed).y, digits(seed).z)
     return JointTransportClassifier(**settings).fit(both, labels, sample_domain=domain)

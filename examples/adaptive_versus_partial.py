@@ -15,7 +15,7 @@ from scipy.spatial.distance import cdist
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import moons_with_outliers
+from adaptive_ot.workbench.cli.samples import moons_with_outliers
 
 PARTIAL = 0.5
 

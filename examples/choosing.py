@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import Clouds, moons_with_outliers
+from adaptive_ot.workbench.cli.samples import Clouds, moons_with_outliers
 
 REACH = 0.3
 

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import moons_with_outliers
+from adaptive_ot.workbench.cli.samples import moons_with_outliers
 
 SHIFT = np.array([0.1, 0.1])  # how far the target moons really lie from the source moons
 

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 
 import adaptive_ot as aot
-from adaptive_ot.cli.samples import TOY_COST
+from adaptive_ot.workbench.cli.samples import TOY_COST
 
 
 def main() -> None:

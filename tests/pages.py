@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import adaptive_ot as aot
-from adaptive_ot.report.contents import Explorer, Facts, Match, Note, Page, Picture, Samples, Table
+from adaptive_ot.workbench.report.contents import Explorer, Facts, Match, Note, Page, Picture, Samples, Table
 
 
 def png(pixels: np.ndarray, size: int = 24) -> bytes:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from adaptive_ot.benchmark.engine import THREADS
+from adaptive_ot.workbench.benchmark.engine import THREADS
 
 ROOT = Path(__file__).parents[1]
 BUILD = Path("build/portable")

@@ -10,10 +10,10 @@ import pytest
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
-from adaptive_ot.cli import adapting, main
-from adaptive_ot.feature_files import read_features
-from adaptive_ot.report.match_file import read_match
-from adaptive_ot.report.pictures import Drawn, saved
+from adaptive_ot.workbench.cli import adapting, main
+from adaptive_ot.workbench.feature_files import read_features
+from adaptive_ot.workbench.report.match_file import read_match
+from adaptive_ot.workbench.report.pictures import Drawn, saved
 from reports import read_page
 from test_cli import on_a_terminal
 
@@ -255,7 +255,7 @@ def test_report_draws_predicted_labels_where_there_are_no_others(here, monkeypat
         drawn[solution.mass] = sources, targets
         return plot.transport(solution, Data.x, Data.z)
 
-    monkeypatch.setattr("adaptive_ot.cli.adapted.plot.label_plan", draw)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.adapted.plot.label_plan", draw)
     shown = summary(capsys, "source.npz", "target.npz", "--report", "out")
     (sources, targets), = drawn.values()  # fmt: skip
     np.testing.assert_array_equal(sources, Data.y)
@@ -271,7 +271,7 @@ def test_pictures_and_captions_say_which_classes_of_the_target_they_show(here, m
         axes.append(make())
         return Drawn(*(saved(lambda: axes[-1], theme, "png") for theme in ("light", "dark")))
 
-    monkeypatch.setattr("adaptive_ot.cli.adapted.drawn", draw)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.adapted.drawn", draw)
     summary(capsys, *files.split(), "--report", "out")
     labels, text = {ax.get_xlabel() for ax in axes}, read_page("out/report.html").text
     if files.startswith("source"):

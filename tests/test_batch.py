@@ -10,7 +10,7 @@ import pytest
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers import _batch
+from adaptive_ot.exact import batch as _batch
 from budget import mostly_slow
 from check import as_numpy, check_solution
 from interruption import interrupt

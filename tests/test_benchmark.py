@@ -14,16 +14,16 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import adaptive_ot as aot
-from adaptive_ot.benchmark import engine, features
-from adaptive_ot.benchmark.domains import Dataset, Domain, read_dataset, shrink
-from adaptive_ot.benchmark.draws import draw
-from adaptive_ot.benchmark.journal import CELLS, PLAN, Journal
-from adaptive_ot.benchmark.method import Method, Package, Prediction
-from adaptive_ot.benchmark.ours import OURS
-from adaptive_ot.benchmark.plan import Cell, Outcome, Plan
-from adaptive_ot.benchmark.rivals import RIVALS
-from adaptive_ot.benchmark.table import markdown, write_results
-from adaptive_ot.cli import main
+from adaptive_ot.workbench.benchmark import engine, features
+from adaptive_ot.workbench.benchmark.domains import Dataset, Domain, read_dataset, shrink
+from adaptive_ot.workbench.benchmark.draws import draw
+from adaptive_ot.workbench.benchmark.journal import CELLS, PLAN, Journal
+from adaptive_ot.workbench.benchmark.method import Method, Package, Prediction
+from adaptive_ot.workbench.benchmark.ours import OURS
+from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Plan
+from adaptive_ot.workbench.benchmark.rivals import RIVALS
+from adaptive_ot.workbench.benchmark.table import markdown, write_results
+from adaptive_ot.workbench.cli import main
 from interruption import PATIENCE
 
 TASKS = (("pets", "photo -> sketch"), ("pets", "sketch -> photo"))
@@ -205,7 +205,7 @@ def test_an_interrupted_cell_is_not_recorded(tmp_path):
 # A benchmark of 6 cells in a process of its own. Every cell leaves a mark when it starts, the fifth one waits for ever.
 SLOW_WORK = """
 import pathlib, sys, time
-from adaptive_ot.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.plan import Plan
 
 PLAN = Plan((("pets", "photo -> sketch"),), ("ours", "theirs"), 3, {"samples": 5})
 
@@ -219,7 +219,7 @@ def work(cell):
 """
 SLOW_SCRIPT = """
 import pathlib, sys
-from adaptive_ot.benchmark import engine, table
+from adaptive_ot.workbench.benchmark import engine, table
 from slow_work import PLAN, work
 
 if __name__ == "__main__":
@@ -573,7 +573,7 @@ def test_rivals_beat_chance_and_leave_scikit_learn_as_it_was(here, name):
 def test_skada_is_kept_from_changing_settings():
     pytest.importorskip("skada")
     script = (
-        "import sklearn, numpy as np; from adaptive_ot.benchmark.rivals import RIVALS\n"
+        "import sklearn, numpy as np; from adaptive_ot.workbench.benchmark.rivals import RIVALS\n"
         "x = np.random.default_rng(0).normal(size=(30, 3)); y = np.arange(30) % 2\n"
         "import warnings; warnings.simplefilter('ignore')\n"
         "RIVALS['SKADA CORAL'].run(x + y[:, None], y, x)\n"
@@ -627,7 +627,7 @@ def test_command_with_several_processes(here, capsys):
 def test_other_versions_are_another_benchmark(here, fake, monkeypatch, capsys):
     arguments = ["benchmark", "features", "pets", "--output", "results", "--method", fake, "--seeds", "1"]
     assert main(arguments) == 0
-    monkeypatch.setattr("adaptive_ot._environment.version", lambda package: "99")
+    monkeypatch.setattr("adaptive_ot.workbench.environment.version", lambda package: "99")
     assert main(arguments) == 2
     complaint = capsys.readouterr().err
     assert f"versions numpy '{np.__version__}', not '99'" in complaint

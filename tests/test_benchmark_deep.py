@@ -18,12 +18,12 @@ import torch
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.benchmark import deep, engine, sensitivity
-from adaptive_ot.benchmark.deep import DeepBenchmark, configuration, directory_name
-from adaptive_ot.benchmark.plan import Cell, Outcome, Part, Plan
-from adaptive_ot.benchmark.plan_file import read_plan
-from adaptive_ot.benchmark.table import markdown
-from adaptive_ot.cli import main
+from adaptive_ot.workbench.benchmark import deep, engine, sensitivity
+from adaptive_ot.workbench.benchmark.deep import DeepBenchmark, configuration, directory_name
+from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Part, Plan
+from adaptive_ot.workbench.benchmark.plan_file import read_plan
+from adaptive_ot.workbench.benchmark.table import markdown
+from adaptive_ot.workbench.cli import main
 from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
@@ -225,7 +225,7 @@ def test_a_failed_cell_has_its_message(here, monkeypatch, capsys):
 
 SLOW = """
 import sys, time
-from adaptive_ot.benchmark import deep
+from adaptive_ot.workbench.benchmark import deep
 from adaptive_ot.deep.training import Training
 
 # The second cell says how far it is, and waits at its third step until it is told to go on.
@@ -246,7 +246,7 @@ Training.learn = slow
 """
 SLOW_MAIN = """
 import sys
-from adaptive_ot.cli import main
+from adaptive_ot.workbench.cli import main
 import slow
 
 if __name__ == "__main__":

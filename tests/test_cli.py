@@ -12,8 +12,8 @@ import pytest
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot.cli import main
-from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.workbench.cli import main
+from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 from interruption import PATIENCE
 
 COMMAND = [sys.executable, "-m", "adaptive_ot"]
@@ -269,8 +269,8 @@ def test_output_is_refused_before_solving(here, monkeypatch, capsys):
     def never(*_, **__):
         raise AssertionError("solved")
 
-    monkeypatch.setattr("adaptive_ot.cli.solving.solve", never)
-    monkeypatch.setattr("adaptive_ot.cli.files.DENSE_LIMIT", 8 * 29)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", never)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.files.DENSE_LIMIT", 8 * 29)
     for output in ("plan.txt", "plan", "missing/plan.npz", "cost.npy", "dense.npy"):
         assert main(["solve", "cost.npy", "--output", output]) == 2
         assert "--output" in capsys.readouterr().err
@@ -289,7 +289,7 @@ def test_interrupted(here, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adaptive_ot.cli.solving.solve", interrupt)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", interrupt)
     assert main(["solve", "cost.npy", "--output", "plan.npz"]) == 130
     assert capsys.readouterr().err == "adaptive-ot: interrupted\n"
     assert not Path("plan.npz").exists()
@@ -299,7 +299,7 @@ def test_out_of_memory(here, monkeypatch, capsys):
     def burst(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("adaptive_ot.cli.solving.solve", burst)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", burst)
     assert main(["solve", "cost.npy"]) == 2
     assert "not enough memory" in capsys.readouterr().err
 
@@ -369,7 +369,7 @@ def test_doctor(capsys):
 
 
 def test_doctor_notices_a_wrong_answer(monkeypatch, capsys):
-    monkeypatch.setattr("adaptive_ot.cli.doctor.TOY_VALUE", -0.7)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.doctor.TOY_VALUE", -0.7)
     assert main(["doctor"]) == 1
     shown = capsys.readouterr().out
     assert "WRONG: value -0.733" in shown
@@ -377,7 +377,7 @@ def test_doctor_notices_a_wrong_answer(monkeypatch, capsys):
 
 
 def test_doctor_notices_a_cache_it_cannot_use(tmp_path):
-    from adaptive_ot.cli.doctor import _cache
+    from adaptive_ot.workbench.cli.doctor import _cache
 
     (tmp_path / "file").touch()
     assert "not writable" in _cache(str(tmp_path / "file" / "below"))
@@ -431,7 +431,10 @@ def test_the_entry_point_is_installed():
 
 def test_the_command_line_starts_light():
     heavy = "{'torch', 'numba', 'sklearn', 'matplotlib', 'scipy.optimize'}"
-    code = f"import sys; from adaptive_ot.cli import main; main(['--version']); print({heavy} & set(sys.modules))"
+    code = (
+        "import sys; from adaptive_ot.workbench.cli import main; "
+        f"main(['--version']); print({heavy} & set(sys.modules))"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert result.stdout == f"{aot.__version__}\nset()\n"
 

@@ -12,8 +12,8 @@ import pytest
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot.cli import app, deep_app, files, main
-from adaptive_ot.cli.options import Whole
+from adaptive_ot.workbench.cli import app, deep_app, files, main
+from adaptive_ot.workbench.cli.options import Whole
 
 COST = np.array([[-1.0, 2.0, 0.5], [3.0, -4.0, 1.0]])
 

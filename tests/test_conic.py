@@ -10,7 +10,7 @@ import pytest
 from scipy.optimize import linprog
 
 from adaptive_ot._ball import Ball
-from adaptive_ot.solvers._conic import robust_transport
+from adaptive_ot.exact.conic import robust_transport
 from problems import least_by_clarabel
 
 

@@ -20,13 +20,13 @@ from rich.console import Console
 
 import adaptive_ot as aot
 from adaptive_ot import deep
-from adaptive_ot._files import FORMULA
-from adaptive_ot.benchmark import engine
-from adaptive_ot.benchmark.plan import Cell
-from adaptive_ot.cli import deep_app, main, progress, show, training
-from adaptive_ot.cli.progress import cells_bar, training_bar
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
+from adaptive_ot.workbench.benchmark import engine
+from adaptive_ot.workbench.benchmark.plan import Cell
+from adaptive_ot.workbench.cli import deep_app, main, progress, show, training
+from adaptive_ot.workbench.cli.progress import cells_bar, training_bar
+from adaptive_ot.workbench.files import FORMULA
 from interruption import PATIENCE
 
 COMMAND = [sys.executable, "-m", "adaptive_ot"]

@@ -161,7 +161,7 @@ def test_what_may_change_while_a_run_is_stopped(config):
 def test_another_environment_is_noted(config, monkeypatch):
     with open_run(config, DATA) as run:
         run.save(checkpoint(1))
-    monkeypatch.setattr("adaptive_ot._environment.version", lambda package: "99")
+    monkeypatch.setattr("adaptive_ot.workbench.environment.version", lambda package: "99")
     with open_run(config, DATA):
         pass
     found = json.loads((config.output / RUN).read_text())["environments"]

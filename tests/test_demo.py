@@ -13,9 +13,9 @@ from sklearn.datasets import load_digits
 
 import adaptive_ot as aot
 from adaptive_ot.adapt import JointTransportClassifier
-from adaptive_ot.cli import digits_demo, main
-from adaptive_ot.cli.digits import MISSING, Digits, shifted_digits
-from adaptive_ot.cli.samples import moons_with_outliers
+from adaptive_ot.workbench.cli import digits_demo, main
+from adaptive_ot.workbench.cli.digits import MISSING, Digits, shifted_digits
+from adaptive_ot.workbench.cli.samples import moons_with_outliers
 from reports import read_page
 
 

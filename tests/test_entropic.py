@@ -19,8 +19,9 @@ from scipy.special import logsumexp
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers import entropic
-from adaptive_ot.solvers.softmin import _kernels, compiled, small
+from adaptive_ot.entropic import compiled, small
+from adaptive_ot.entropic import kernels as _kernels
+from adaptive_ot.entropic import solver as entropic
 from budget import mostly_slow
 from check import as_numpy
 from interruption import interrupt
@@ -581,7 +582,7 @@ def test_in_tiles(form, epsilon, monkeypatch):
 def test_torch_softmin(form, points, monkeypatch):
     """The code for GPUs, run on the CPU, in one block and in blocks of 3 rows."""
     torch = pytest.importorskip("torch")
-    from adaptive_ot.solvers.softmin import gpu
+    from adaptive_ot.entropic import gpu
 
     rng = np.random.default_rng(8)
     x, z = rng.standard_normal((20, 2)), rng.standard_normal((17, 2))

@@ -16,8 +16,8 @@ from scipy.special import logsumexp
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers import entropic
-from adaptive_ot.solvers.softmin import compiled
+from adaptive_ot.entropic import compiled
+from adaptive_ot.entropic import solver as entropic
 from problems import Instance, least_by_clarabel
 from test_entropic import awkward, entropy, small_problems  # noqa: F401
 
@@ -500,7 +500,7 @@ def test_laws(model, form):
 def test_every_kind_of_cost_gives_the_same(model, form, epsilon, monkeypatch):
     """Compiled in one piece, step by step, in tiles, from points, from stored pairs, and in torch."""
     torch = pytest.importorskip("torch")
-    from adaptive_ot.solvers.softmin import gpu
+    from adaptive_ot.entropic import gpu
 
     rng = np.random.default_rng(12)
     x, z = rng.standard_normal((23, 3)), rng.standard_normal((31, 3))

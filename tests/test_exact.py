@@ -13,8 +13,8 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers._limits import LIMITS, Limits
-from adaptive_ot.solvers.exact import solve_exact
+from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.solver import solve_exact
 from budget import mostly_slow
 from check import check_solution
 

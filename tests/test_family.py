@@ -7,7 +7,7 @@ import pytest
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot.cli import main
+from adaptive_ot.workbench.cli import main
 
 COST = np.random.default_rng(0).random((5, 5))
 EXACT = [aot.AtMost(), aot.Equal(), aot.FixedMass(0.7), aot.ChiSquareBall(0.1)]

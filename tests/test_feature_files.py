@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adaptive_ot as aot
-from adaptive_ot.feature_files import Features, matched, read_features
+from adaptive_ot.workbench.feature_files import Features, matched, read_features
 
 X = np.array([[0.5, -1.0, 2.0], [1.5, 0.25, -3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]])
 WORDS = np.array(["cat", "dog", "cat", "a long name"])

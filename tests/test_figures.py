@@ -9,11 +9,11 @@ from PIL import Image
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli import figures, main
-from adaptive_ot.cli.digits import shifted_digits
 from adaptive_ot.deep import train
 from adaptive_ot.deep.finished import evaluate
-from adaptive_ot.report.figures import EPSILONS, Domains, class_to_drop, figures_of
+from adaptive_ot.workbench.cli import figures, main
+from adaptive_ot.workbench.cli.digits import shifted_digits
+from adaptive_ot.workbench.report.figures import EPSILONS, Domains, class_to_drop, figures_of
 from patterns import save_patterns, small_run
 from test_benchmark_deep import TOP, write_images
 
@@ -109,7 +109,7 @@ def test_convergence_ends_with_a_proof(drawn):
 def test_many_classes_are_dropped_in_few_steps(monkeypatch):
     seen = []
     monkeypatch.setattr(plot, "mass_against_overlap", lambda overlap, mass: seen.append((overlap, mass)))
-    monkeypatch.setattr("adaptive_ot.report.figures.MISSING", 3)
+    monkeypatch.setattr("adaptive_ot.workbench.report.figures.MISSING", 3)
     dict(figures_of(clouds(classes=6), 2))["overlap"]()
     (overlap, mass), = seen  # fmt: skip
     assert len(overlap) == 3

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import adaptive_ot as aot
-from adaptive_ot.solvers import _jit
-from adaptive_ot.solvers.softmin import small
+from adaptive_ot import _jit
+from adaptive_ot.entropic import small
 
 COST = np.random.default_rng(0).standard_normal((12, 9))
 
@@ -79,7 +79,8 @@ def test_compiled_is_true_false_or_none(wrong):
 def test_machine_code_is_found_on_disk(tmp_path):
     code = """
 import numpy as np
-from adaptive_ot.solvers import _jit, _weights
+from adaptive_ot import _jit
+from adaptive_ot.exact import weights as _weights
 print(_jit.has_machine_code(_weights.fit))
 pairs = np.zeros(1, np.int64)
 _weights.fit(np.ones(1), pairs, pairs, np.ones(1), np.ones(1))

@@ -16,9 +16,10 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.solvers import _near, _walk
-from adaptive_ot.solvers._limits import Limits
-from adaptive_ot.solvers.exact import solve_exact
+from adaptive_ot.exact import near as _near
+from adaptive_ot.exact import parametric as _walk
+from adaptive_ot.exact.limits import Limits
+from adaptive_ot.exact.solver import solve_exact
 from budget import mostly_slow
 from check import check_family_solution
 from problems import Instance, family_reference, weight_scale

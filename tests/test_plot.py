@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 
 TOY_SOURCES = np.array([[0.0, -i] for i in range(6)])
 TOY_TARGETS = np.array([[1.0, -j] for j in range(5)])

@@ -11,7 +11,7 @@ from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import TOY_COST
+from adaptive_ot.workbench.cli.samples import TOY_COST
 from budget import mostly_slow
 
 

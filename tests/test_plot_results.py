@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import moons_with_outliers
+from adaptive_ot.workbench.cli.samples import moons_with_outliers
 
 NAN = math.nan
 

@@ -14,7 +14,7 @@ from matplotlib.text import Text
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 
 NAMES = [
     "$a$ and $b",

@@ -9,10 +9,10 @@ from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
-from adaptive_ot.solvers import _pricing
-from adaptive_ot.solvers._limits import Limits
-from adaptive_ot.solvers._near import NearPairs
-from adaptive_ot.solvers._pricing import DensePricing, ListedPricing, PointPricing
+from adaptive_ot.exact import pricing as _pricing
+from adaptive_ot.exact.limits import Limits
+from adaptive_ot.exact.near import NearPairs
+from adaptive_ot.exact.pricing import DensePricing, ListedPricing, PointPricing
 
 EPSILON = float(np.finfo(np.float64).eps)
 

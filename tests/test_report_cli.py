@@ -15,14 +15,14 @@ from PIL import Image
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier
-from adaptive_ot.cli import main, solving
-from adaptive_ot.cli.samples import TOY_COST, moons_with_outliers
 from adaptive_ot.plot.canvas import colours
-from adaptive_ot.report import adapted, solved, write_report
-from adaptive_ot.report.fields import folded
-from adaptive_ot.report.match_file import read_match
-from adaptive_ot.report.pictures import Drawn, saved
-from adaptive_ot.report.record import FILES, read_record
+from adaptive_ot.workbench.cli import main, solving
+from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
+from adaptive_ot.workbench.report import adapted, solved, write_report
+from adaptive_ot.workbench.report.fields import folded
+from adaptive_ot.workbench.report.match_file import read_match
+from adaptive_ot.workbench.report.pictures import Drawn, saved
+from adaptive_ot.workbench.report.record import FILES, read_record
 from reports import HOSTILE, read_page
 from test_cli import on_a_terminal
 
@@ -62,7 +62,7 @@ def here(made, tmp_path, monkeypatch):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pictures take longest, and are the same everywhere."""
-    monkeypatch.setattr("adaptive_ot.cli.solved.drawn", lambda _: Drawn(png(), png()))
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solved.drawn", lambda _: Drawn(png(), png()))
 
 
 def png():
@@ -189,7 +189,7 @@ def test_a_solve_that_did_not_converge(here, undrawn, capsys):
 
 
 def test_too_many_samples_to_look_at(here, undrawn, monkeypatch, capsys):
-    monkeypatch.setattr("adaptive_ot.cli.solved.MOST_SAMPLES", 5)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solved.MOST_SAMPLES", 5)
     assert main(["solve", "cost.npy", "--report", "many"]) == 0
     assert not Path("many/match.npz").exists()
     page = read_page("many/report.html")
@@ -198,7 +198,7 @@ def test_too_many_samples_to_look_at(here, undrawn, monkeypatch, capsys):
 
 
 def test_very_many_pairs_are_told(here, undrawn, monkeypatch, capsys):
-    monkeypatch.setattr("adaptive_ot.report.solutions.MOST_PAIRS", 3)
+    monkeypatch.setattr("adaptive_ot.workbench.report.solutions.MOST_PAIRS", 3)
     assert main(["solve", "cost.npy", "--report", "many"]) == 0
     heaviest = np.sort(aot.solve(TOY_COST).support[2])[-3:].sum()
     share = heaviest / (11 / 15)
@@ -448,7 +448,7 @@ def test_what_an_interrupted_process_left(here, undrawn, monkeypatch, capfd, fol
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("adaptive_ot.report.record.write_match", interrupt)
+        patch.setattr("adaptive_ot.workbench.report.record.write_match", interrupt)
         assert main(["solve", "cost.npy", "--report", folder]) == 130
     capfd.readouterr()
     assert f"report '{folder}' must be complete; got the summary.json of one that was interrupted. Give" in refused(

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.report import images
-from adaptive_ot.report.contents import Explorer, Facts, Match, Note, Page, Picture, Samples, Table
-from adaptive_ot.report.html import explorer, groups
-from adaptive_ot.report.html.explorer import explore
-from adaptive_ot.report.html.page import render
+from adaptive_ot.workbench.report import images
+from adaptive_ot.workbench.report.contents import Explorer, Facts, Match, Note, Page, Picture, Samples, Table
+from adaptive_ot.workbench.report.html import explorer, groups
+from adaptive_ot.workbench.report.html.explorer import explore
+from adaptive_ot.workbench.report.html.page import render
 from pages import HOSTILE, RESULTS, digits_page, explorer_data, page_of, pairs, png, read, samples, texts_of
 
 BLACK = png(np.zeros((8, 8)))
@@ -125,7 +125,7 @@ class TestPage:
             assert image["alt"] == expected
 
     def test_without_jinja(self):
-        from adaptive_ot.report.html.page import _environment
+        from adaptive_ot.workbench.report.html.page import _environment
 
         _environment.cache_clear()
         with mock.patch.dict(sys.modules, {"jinja2": None}), pytest.raises(MissingDependency, match=r"jinja2.*report"):

@@ -12,11 +12,6 @@ import torch
 from PIL import Image
 
 from adaptive_ot import InvalidInput
-from adaptive_ot.benchmark import deep, engine, features, sensitivity
-from adaptive_ot.benchmark.journal import read_benchmark
-from adaptive_ot.benchmark.plan import Plan
-from adaptive_ot.benchmark.table import accuracy_columns
-from adaptive_ot.cli import main
 from adaptive_ot.deep import Interrupted, configure, train
 from adaptive_ot.deep.data.batches import balanced_selection
 from adaptive_ot.deep.embedding import embed
@@ -25,10 +20,15 @@ from adaptive_ot.deep.feed import open_stores
 from adaptive_ot.deep.finished import network_of
 from adaptive_ot.deep.methods.transport import TransportMethod, batch_plan, joint_cost
 from adaptive_ot.deep.run_directory import read_account, read_run
-from adaptive_ot.report import write_report
-from adaptive_ot.report.benchmarked import page_of as benchmark_page
-from adaptive_ot.report.contents import Explorer, Facts, Note, Picture, Table
-from adaptive_ot.report.trained import page_of as training_page
+from adaptive_ot.workbench.benchmark import deep, engine, features, sensitivity
+from adaptive_ot.workbench.benchmark.journal import read_benchmark
+from adaptive_ot.workbench.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.table import accuracy_columns
+from adaptive_ot.workbench.cli import main
+from adaptive_ot.workbench.report import write_report
+from adaptive_ot.workbench.report.benchmarked import page_of as benchmark_page
+from adaptive_ot.workbench.report.contents import Explorer, Facts, Note, Picture, Table
+from adaptive_ot.workbench.report.trained import page_of as training_page
 from patterns import SIZE, stripes
 from reports import HOSTILE, read_page
 from test_benchmark_deep import ROWS, TOP, write_images

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from adaptive_ot.solvers._simplex import NetworkSimplex
+from adaptive_ot.exact.simplex import NetworkSimplex
 
 MANY = 1_000_000
 

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from adaptive_ot.solvers import _threads
+from adaptive_ot import _threads
 
 
 def test_returns_only_when_all_jobs_are_done(monkeypatch):

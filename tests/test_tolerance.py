@@ -8,8 +8,8 @@ import pytest
 import adaptive_ot as aot
 import problems
 from adaptive_ot import Exact, Status
+from adaptive_ot.exact.solver import certified
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass
-from adaptive_ot.solvers.exact import certified
 
 # Powers of two change no digit.
 FACTORS = [(2.0**-20, 1.0), (1.0, 2.0**-20), (2.0**-40, 2.0**-40), (2.0**30, 2.0**-10)]

@@ -178,7 +178,7 @@ def test_inference_mode():
 
 def test_without_triton_it_says_so_once(monkeypatch):
     """Small problems on a GPU fall back to torch where Triton is missing, with a single warning."""
-    from adaptive_ot.solvers import entropic_batch
+    from adaptive_ot.entropic import batch as entropic_batch
 
     monkeypatch.setitem(sys.modules, "triton", None)
     entropic_batch.has_triton.cache_clear()

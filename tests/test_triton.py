@@ -15,13 +15,13 @@ import pytest
 import adaptive_ot as aot
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import ProblemBatch
-from adaptive_ot.solvers.entropic_batch import solve_on_gpu
+from adaptive_ot.entropic.batch import solve_on_gpu
 from budget import mostly_slow
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from adaptive_ot.solvers.softmin.triton import solve_batch  # noqa: E402
+from adaptive_ot.entropic.triton import solve_batch  # noqa: E402
 
 ENTROPIES = ["augmented", "product", "counting"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

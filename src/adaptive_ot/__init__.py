@@ -5,16 +5,17 @@
 0.5
 """
 
+from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.costs import DistanceCost, JointCost
+from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
-from adaptive_ot.paths import MassPath, Suggestion, mass_path
+from adaptive_ot.path import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
 from adaptive_ot.solve import solve
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact, Progress
 
 __version__ = "0.1.0"
 

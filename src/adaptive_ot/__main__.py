@@ -2,6 +2,6 @@
 
 import sys
 
-from adaptive_ot.cli import main
+from adaptive_ot.workbench.cli import main
 
 sys.exit(main())

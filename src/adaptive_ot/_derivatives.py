@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import torch
 
 from adaptive_ot import _validation as check
+from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL, as_marginals
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 # Added to the diagonal of the linear system, relative to it: where all weights move on both sides, potentials are free
 # up to a constant, and the system is singular in a direction that does not matter.

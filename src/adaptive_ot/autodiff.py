@@ -13,11 +13,11 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from adaptive_ot import _validation as check
+from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import ChiSquareBall, Marginals
 from adaptive_ot.solve import solve
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 try:
     import torch

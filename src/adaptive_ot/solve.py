@@ -6,15 +6,16 @@ from collections.abc import Callable
 from typing import Any
 
 from adaptive_ot import _validation as check
+from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost
+from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch
+from adaptive_ot.entropic.solver import Entropic, solve_entropic
 from adaptive_ot.errors import InvalidInput, NotConverged
+from adaptive_ot.exact.solver import Exact, solve_exact
 from adaptive_ot.marginals import ChiSquareBall, Marginals, SoftKL, as_marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
-from adaptive_ot.solvers.entropic import Entropic, solve_entropic
-from adaptive_ot.solvers.entropic_batch import fits_one_program, solve_entropic_batch
-from adaptive_ot.solvers.exact import Exact, Progress, solve_exact
 
 
 def solve(
@@ -118,6 +119,6 @@ def _solve_batch(problems: ProblemBatch, solver: Exact | Entropic, report: Calla
     if isinstance(solver, Entropic):
         return solve_entropic_batch(problems, solver, report)
     # Numba takes half a second to import; only those who solve pay for it.
-    from adaptive_ot.solvers._batch import solve_exact_batch
+    from adaptive_ot.exact.batch import solve_exact_batch
 
     return solve_exact_batch(problems, solver, report)

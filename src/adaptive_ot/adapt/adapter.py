@@ -12,9 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from adaptive_ot import _validation as check
 from adaptive_ot.adapt.domains import DomainEstimator, source_mask
 from adaptive_ot.adapt.matching import TAKES_PART, nothing_matched
+from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import Marginals
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 
 class TransportAdapter(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):

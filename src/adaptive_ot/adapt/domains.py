@@ -13,10 +13,10 @@ from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_d
 
 from adaptive_ot import _validation as check
 from adaptive_ot.adapt.matching import TAKES_PART, Matcher, Matching
+from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import Marginals
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 FEATURES = (np.float64, np.float32)
 

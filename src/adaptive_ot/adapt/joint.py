@@ -13,9 +13,9 @@ from adaptive_ot.adapt.domains import DomainEstimator
 from adaptive_ot.adapt.frame import Frame
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matching, nothing_matched
+from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import Marginals
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 # Targets that receive labels count as much as all sources together, unless less mass than this arrives.
 HARDLY = 0.1

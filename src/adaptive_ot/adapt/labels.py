@@ -17,10 +17,10 @@ from adaptive_ot.adapt.frame import Frame
 from adaptive_ot.adapt.heads import check_learner
 from adaptive_ot.adapt.joint import JointMatching
 from adaptive_ot.adapt.matching import TAKES_PART, Matching, nothing_matched
+from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import Marginals
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 # For the joint cost: one that corrects the first guess, and one for the labels to flow along.
 PLANS = 2

@@ -12,11 +12,11 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_ot.costs import PAIRS_FOR_MEDIAN
+from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Marginals, SoftKL
 from adaptive_ot.solution import Solution
 from adaptive_ot.solve import solve
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.exact import Exact
 
 EPSILON = 0.1
 

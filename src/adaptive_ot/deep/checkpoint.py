@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from safetensors.torch import load, save
 
-from adaptive_ot._files import make_directory, trouble, write_atomically
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.files import make_directory, trouble, write_atomically
 
 KEPT = 2
 

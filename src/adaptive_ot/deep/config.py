@@ -10,7 +10,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
-from adaptive_ot._files import check_input, trouble
 from adaptive_ot._validation import choice, describe
 from adaptive_ot.deep.fields import (
     BelowOne,
@@ -25,6 +24,7 @@ from adaptive_ot.deep.fields import (
 )
 from adaptive_ot.deep.methods import METHODS, Method
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.files import check_input, trouble
 
 # Tables that a preset may have beside the fields of Config: settings of methods, and those of their papers.
 OF_METHODS, OF_PAPERS = "methods", "published"

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from adaptive_ot._files import trouble, write_atomically
-from adaptive_ot._records import flat
 from adaptive_ot.deep.fields import Natural, checked
 from adaptive_ot.deep.methods.method import diverged
+from adaptive_ot.workbench.files import trouble, write_atomically
+from adaptive_ot.workbench.records import flat
 
 # Everything else in a line is a number.
 KINDS = {"step": Natural, "per_class": dict[str, float]}

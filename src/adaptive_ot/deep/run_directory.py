@@ -18,14 +18,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from adaptive_ot._environment import environment
-from adaptive_ot._files import alone_in, make_directory, one_with, trouble, write_atomically
-from adaptive_ot._records import differences
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.fields import checked, restored
 from adaptive_ot.deep.metrics import Metrics
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.environment import environment
+from adaptive_ot.workbench.files import alone_in, make_directory, one_with, trouble, write_atomically
+from adaptive_ot.workbench.records import differences
 
 RUN, METRICS, CHECKPOINTS, RESULT = "run.json", "metrics.jsonl", "checkpoints", "result.json"
 

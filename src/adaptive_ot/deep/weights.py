@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from safetensors.torch import load_file
 
-from adaptive_ot._files import check_input, trouble
 from adaptive_ot.deep._torchvision import models
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.files import check_input, trouble
 
 if TYPE_CHECKING:
     from adaptive_ot.deep.networks import Network

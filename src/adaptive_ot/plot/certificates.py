@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot._progress import Progress
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.plot.canvas import ABOVE, GREY, axes, colours, curve_style, legend
 from adaptive_ot.plot.given import named
 from adaptive_ot.plot.names import written
-from adaptive_ot.solvers.exact import Progress
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from adaptive_ot import _validation as check
-from adaptive_ot.paths import MassPath
+from adaptive_ot.path import MassPath
 from adaptive_ot.plot.canvas import GREEN, GREY, SKY, VERMILLION, axes, colours, legend
 
 if TYPE_CHECKING:

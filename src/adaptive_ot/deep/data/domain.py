@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_ot._files import check_input, open_archive, trouble
 from adaptive_ot._validation import choice, nearest
 from adaptive_ot.deep.data.images import ImageFile
 from adaptive_ot.deep.data.layouts import ByClass, entries, folders, read_archive, read_folders, read_list
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.files import check_input, open_archive, trouble
 
 # Datasets that people know by name, and their domains.
 PUBLISHED = {

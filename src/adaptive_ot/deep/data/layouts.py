@@ -11,9 +11,9 @@ import tarfile
 from collections import defaultdict
 from pathlib import Path, PurePosixPath
 
-from adaptive_ot._files import trouble
 from adaptive_ot.deep.data.images import SUFFIXES, ImageFile
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.files import trouble
 
 ByClass = dict[str, list[ImageFile]]
 

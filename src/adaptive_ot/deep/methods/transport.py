@@ -17,13 +17,13 @@ from torch.nn import functional
 from adaptive_ot.deep.fields import NotNegative, Positive, Range, Share
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp, require_finite
 from adaptive_ot.deep.methods.neighbours import REMEMBERED, Neighbours
+from adaptive_ot.entropic.batch import fits_one_program
+from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import Infeasible, InvalidInput
+from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solution import Solution
 from adaptive_ot.solve import solve
-from adaptive_ot.solvers.entropic import Entropic
-from adaptive_ot.solvers.entropic_batch import fits_one_program
-from adaptive_ot.solvers.exact import Exact
 
 # Sums of a plan may be this far from the weights, in all: far below the noise of mini-batches.
 TOLERANCE = 1e-6
@@ -212,7 +212,7 @@ def plan_in_one_launch(
     cost: torch.Tensor, source_weights: torch.Tensor, solver: Entropic
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """What `solve` finds for adaptive transport, without its certificate: nobody waits for a GPU."""
-    from adaptive_ot.solvers.softmin.triton import NUMBERS, solve_batch
+    from adaptive_ot.entropic.triton import NUMBERS, solve_batch
 
     m = cost.shape[1]
     weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]

@@ -1,0 +1,62 @@
+"""Costs of points as inner products: C_ij = a_i + b_j - <u_i, v_j>, which both engines compute tile by tile."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from adaptive_ot._jit import kernel
+from adaptive_ot.costs import PointCost
+
+# Points are counted from the median of about this many of them.
+POINTS_FOR_CENTRE = 1000
+
+HALF_ULP = 2.0**-53  # rounding error of one float64 operation
+
+# Matrix products of at most this many multiplications stay on the calling thread in OpenBLAS, as ours should: we have
+# threads of our own. Where points have many dimensions, larger tiles are worth more than that.
+PRODUCT_ON_ONE_THREAD = 2**18
+
+
+def inner_products(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u, v, a, b with C_ij = a_i + b_j - <u_i, v_j>, up to rounding."""
+    # Distances do not change if all points move; around the (sampled) median they have few digits to lose.
+    sample = [side[:: 1 + len(side) // POINTS_FOR_CENTRE] for side in (cost.x, cost.z)]
+    centre = np.median(np.concatenate(sample), axis=0)
+    far, near = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
+    vectors, terms = [], []
+    for points, classes, offset in ((cost.x, cost.p, cost.offset), (cost.z, cost.q, 0.0)):
+        moved = far * (points - centre)
+        vectors.append(np.hstack([moved, near * classes]))
+        terms.append(np.einsum("ij,ij->i", moved, moved) / 2 - offset)
+    return *vectors, *terms
+
+
+def inner_product_bound(cost: PointCost, half_ulp: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """u, v, a, b with C_ij >= a_i + b_j - fl(<u_i, v_j>), where fl rounds by half_ulp and sums in any order.
+
+    |fl(<u, v>) - <u, v>| <= (d + 8) half_ulp |u| |v|, which is at most half of that times |u|^2 + |v|^2: one term for
+    the row, one for the column. The rest is computed in float64, and so is C_ij, in whichever way: each loses at most
+    (d + 8) half an ulp times |u|^2 + |v|^2, and a few half ulps of the offset.
+    """
+    u, v, a, b = inner_products(cost)
+    size = u.shape[1] + 8
+    for vectors, terms, offset in ((u, a, cost.offset), (v, b, 0.0)):
+        square = np.einsum("ij,ij->i", vectors, vectors)
+        terms -= size * (half_ulp / 2 + 2 * HALF_ULP) * square + 8 * HALF_ULP * offset
+    return u, v, a, b
+
+
+@kernel
+def point_costs(u, w, a, b, top, tile):
+    """Fill `tile` with the rows of a_i + b_j - <u_i, w_j> from `top` on.
+
+    Products are kept so small that they stay on this thread.
+    """
+    step = max(1, PRODUCT_ON_ONE_THREAD // max(1, tile.shape[0] * u.shape[1]))
+    rows = u[top : top + tile.shape[0]]
+    for start in range(0, b.size, step):
+        stop = min(start + step, b.size)
+        product = np.dot(rows, w[start:stop].T)
+        for i in range(tile.shape[0]):
+            for j in range(start, stop):
+                tile[i, j] = a[top + i] + b[j] - product[i, j - start]

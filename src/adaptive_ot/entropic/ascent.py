@@ -1,0 +1,404 @@
+"""Maximise the dual of an entropic problem: Newton's method, damped, along a sequence of decreasing epsilons.
+
+Potentials are in units of epsilon here. The source potentials are always at their optimum for the target potentials
+(`balance`), so the dual is a function of the latter alone. Its gradient is what the columns lack, its Hessian
+-(diag(c) - G^T D G), applied by sweeps and never formed. The equations are solved in the form log c = log nu, so that
+without the second term a step is that of Sinkhorn's iteration; the second term is what makes it fast.
+
+The models differ in what happens to the rows, and in what the columns are due. With `Equal` nothing caps the
+potentials. With `SoftKL` a row or column is due its weight times exp(-softness * potential). With `FixedMass` the price
+of mass is one more potential: like those of the rows, it is at its optimum for the target potentials. So is what the
+target potentials have in common, with `SoftKL`, where it is nearly free if tau is large.
+
+Functions marked `register_jitable` run as plain Python around any `Softmin`, and compiled around a small problem, where
+the interpreter would take longer than the work.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from adaptive_ot.entropic.constants import (
+    ACCEPTED_SHARE,
+    EASY,
+    FEW_SWEEPS,
+    FIRST_DAMPING,
+    FIRST_FACTOR,
+    FIRST_SHARE,
+    FLAT,
+    HARD,
+    HIGHEST,
+    LARGEST_FACTOR,
+    LEAST,
+    LEAST_DAMPING,
+    LESS_DAMPING,
+    LEVEL_ERROR,
+    LEVEL_FACTOR,
+    LONGER,
+    LONGEST_STEP,
+    LOOSEST_RESIDUAL,
+    MANY_SWEEPS,
+    MORE_DAMPING,
+    MOST_DAMPING,
+    ROUNDING,
+    SMALLEST_FACTOR,
+    SMALLEST_UNIT,
+)
+from adaptive_ot.entropic.oracle import NOTHING, Balanced, RowRule, balance, curvature, solve_directly
+from adaptive_ot.entropic.price import chosen, price_of_mass, price_with_dummies
+
+
+class Dual(NamedTuple):
+    """The dual of one of the entropic forms.
+
+    `reference` are the logarithms of the target weights of the reference measure. In the augmented form a dummy source
+    of the target's total weight takes part (`rule.dummy` stands for the dummy target); otherwise potentials are at most
+    `rule.cap`. `constant` is what the value lacks that does not depend on potentials. `amount` is the mass to move if
+    that is fixed, otherwise 0; `tau` the price of divergence, or inf, and `tilt` what source potentials, in units of
+    the cost, lack because weights were scaled to the same total.
+    """
+
+    source_weights: np.ndarray
+    target_weights: np.ndarray
+    rule: RowRule
+    reference: np.ndarray
+    augmented: bool
+    constant: float
+    amount: float = 0.0
+    tau: float = math.inf
+    tilt: float = 0.0
+
+    def at(self, epsilon: float) -> Dual:
+        """The dual at an epsilon."""
+        return self._replace(rule=self.rule._replace(softness=epsilon / self.tau))
+
+    def shift(self, h: np.ndarray) -> float:
+        """What to add to target potentials so that they do not depend on the potentials of the dummies."""
+        return dummy_source(self, h)[0] if self.augmented else 0.0
+
+
+class Point(NamedTuple):
+    """The dual and its derivatives at target potentials `gamma`.
+
+    The Hessian is  -(diag(c) - G^T D G - S^T S),  where the rows of S, `spill`, are what moves together beside the rows
+    of the plan: the dummy source, and what the price moves.
+
+    `due` is what the columns must sum to; `price` is part of the potentials in `at`, but not of the rows: that of mass,
+    or what was added to all of `gamma` to centre them. `error` is what all free columns are off by, relative to the
+    target weight or the mass to move; `factor` the logarithm of what any one of them is off by.
+    """
+
+    gamma: np.ndarray
+    at: Balanced
+    columns: np.ndarray
+    due: np.ndarray
+    spill: np.ndarray
+    price: float
+    value: float
+    gradient: np.ndarray
+    free: np.ndarray
+    error: float
+    factor: float
+
+
+class Ascent(NamedTuple):
+    """Where an ascent ended, after how many passes over all pairs (or a kept kernel), and whether it got stuck.
+
+    The first five are those of the last `Point`.
+    """
+
+    gamma: np.ndarray
+    at: Balanced
+    price: float
+    value: float
+    error: float
+    passes: int
+    steps: int
+    stalled: bool
+
+
+@register_jitable
+def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
+    """The potential of the dummy source, and what it sends to every target; nothing to its like if mass is fixed."""
+    dummy = -np.inf if dual.amount > 0 else dual.rule.dummy
+    highest = max(dummy, np.max(h))
+    log_sum = highest + math.log(np.sum(np.exp(h - highest)) + math.exp(dummy - highest))
+    total = np.sum(dual.target_weights)
+    supply = total - dual.amount
+    potential = math.log(np.sum(dual.source_weights) + total) + math.log(supply / total) - log_sum
+    return potential, supply * np.exp(h - log_sum)
+
+
+@register_jitable
+def due(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
+    """What rows or columns of these potentials must sum to."""
+    return weights * np.exp(np.minimum(-softness * potential, HIGHEST)) if softness > 0 else weights
+
+
+@register_jitable
+def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
+    """What potentials of rows or columns add to the dual value: the integral of what these are due."""
+    if softness > 0:
+        return weights * np.expm1(np.minimum(-softness * potential, HIGHEST)) / -softness
+    return weights * potential
+
+
+@register_jitable
+def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.ndarray, float]:
+    """Rows that move the amount in all, the price of mass included in their potentials; what it moves; the price.
+
+    Of a row, the price moves the part that is not held by its weight: all of a slack one, what the dummy has of others.
+    """
+    rule, row_sums = dual.rule, np.maximum(at.row_sums, NOTHING)
+    if dual.augmented:
+        price = price_with_dummies(dual, row_sums)
+        shared = np.logaddexp(row_sums + price, rule.dummy)
+        potential, loose = price + rule.total - shared, np.exp(rule.dummy - shared)
+    else:
+        price = price_of_mass(dual, row_sums)
+        potential = price + np.minimum(rule.total - row_sums - price, 0.0)
+        loose = 1.0 * (potential == price)
+    rows = np.exp(potential + rule.reference + row_sums)
+    some = rows > 1e-250 * dual.amount
+    inverse, ones = some / chosen(some, rows, 1.0), np.ones(at.h.size)
+    at = Balanced(at.h, at.row_sums, potential, at.columns)
+    columns = curvature(softmin, at, rule, inverse, ones)
+    moved = curvature(softmin, at, rule, inverse * loose, ones)
+    weight = math.sqrt(np.sum(rows * loose))
+    return Balanced(at.h, at.row_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
+
+
+@register_jitable
+def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
+    """Rows at the best constant to add to all of `gamma`, where both sides are due the same; what it moves; it."""
+    softness = dual.rule.softness
+    share = softness / (1 + softness)  # of the constant, the rows take the rest back
+    missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, softness)
+    constant = missing / (softness + share)
+    columns = np.exp(share * constant) * at.columns
+    moved = columns * math.sqrt((softness + share) / np.sum(columns))
+    return Balanced(at.h, at.row_sums, at.potential + share * constant, columns), moved, constant
+
+
+@register_jitable
+def log_due(weights: np.ndarray, potential: np.ndarray, softness: float) -> float:
+    """The logarithm of what all rows or columns are due."""
+    exponents = chosen(weights > 0, -softness * potential, NOTHING)
+    highest = np.max(exponents)
+    return highest + math.log(np.sum(weights * np.exp(exponents - highest)))
+
+
+@register_jitable
+def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
+    """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
+    mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.rule.softness
+    h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
+    at, price = balance(softmin, h, rule), 0.0
+    spill = np.zeros((int(fixed or softness > 0) + int(dual.augmented), nu.size))
+    if fixed:
+        at, spill[-1], price = at_fixed_mass(softmin, dual, at)
+    elif softness > 0:
+        at, spill[-1], price = centred(dual, at, gamma)
+        gamma = gamma + price
+    value = np.sum(worth(mu, at.potential - price, softness)) + np.sum(worth(nu, gamma, softness))
+    value += dual.amount * price
+    columns, goal = at.columns, due(nu, gamma, softness)
+    if dual.augmented:
+        potential, sent = dummy_source(dual, h)
+        columns = columns + sent
+        value += (total - dual.amount) * potential
+        spill[0] = sent / math.sqrt(total - dual.amount)
+    else:
+        value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
+    columns, goal = np.maximum(columns, LEAST * total), np.maximum(goal, LEAST * total)
+    free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
+    gradient = (goal - columns) * free
+    factor = np.max(np.abs(log_ratio(goal, columns, free)))
+    unit = max(dual.amount, SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
+    lost = softness > 0 and np.max(columns) <= LEAST * total  # so far off that everything underflows
+    error = np.inf if lost else np.sum(np.abs(gradient)) / unit
+    return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
+
+
+@register_jitable
+def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """log(due / c) of the free columns."""
+    due = chosen(free, due, 1.0)
+    return np.log(due / chosen(free, np.maximum(columns, 1e-200 * due), 1.0))
+
+
+@register_jitable
+def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
+    """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
+    mu, free, softness = dual.source_weights, point.free, dual.rule.softness
+    rows = due(mu, point.at.potential - point.price, softness)
+    full = (point.at.potential < dual.rule.cap + point.price) & (rows > LEAST * np.sum(mu))
+    weights = full / ((1 + softness) * chosen(full, rows, 1.0))
+    columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
+    diagonal = (1 + softness + damping) * columns
+    right = columns * log_ratio(point.due, point.columns, free)
+    if moves_freely(dual) and np.sum(free) == np.sum(dual.target_weights > 0):  # nothing determines a common step
+        right = right - columns * free * (np.sum(right) / np.sum(columns * free))
+    d, sweeps = right, 0
+    if not direct:
+        d, sweeps, met = conjugate_gradients(softmin, dual, point, weights, diagonal, right, FEW_SWEEPS)
+        direct = not met
+    if direct:
+        solved, d = solve_directly(softmin, point.at, dual.rule, weights, diagonal, point.spill, free, right)
+        sweeps += 1
+        if not solved:
+            direct = False
+            d, more, _ = conjugate_gradients(softmin, dual, point, weights, diagonal, right, MANY_SWEEPS)
+            sweeps += more
+    return d, sweeps, direct
+
+
+@register_jitable
+def moves_freely(dual: Dual) -> bool:
+    """Whether a constant may move between the sides."""
+    return dual.amount > 0 or (dual.rule.cap > 0 and not dual.augmented)
+
+
+@register_jitable
+def conjugate_gradients(
+    softmin: Any,
+    dual: Dual,
+    point: Point,
+    weights: np.ndarray,
+    diagonal: np.ndarray,
+    right: np.ndarray,
+    most_sweeps: int,
+) -> tuple[np.ndarray, int, bool]:
+    """The Newton step up to a residual; also returns how many sweeps it took, and whether they were enough."""
+    d = np.zeros(right.size)
+    residual, direction = right, right / diagonal
+    size = np.sum(residual * direction)
+    goal = size * min(LOOSEST_RESIDUAL**2, point.error)
+    sweeps = 0
+    while size > goal and sweeps < most_sweeps:
+        product = curvature(softmin, point.at, dual.rule, weights, direction)
+        for sent in point.spill:
+            product = product + sent * np.sum(sent * direction)
+        product = (diagonal * direction - product) * point.free
+        sweeps += 1
+        bend = np.sum(direction * product)
+        if bend <= FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
+            return (d if sweeps > 1 else direction), sweeps, False
+        d = d + (size / bend) * direction
+        residual = residual - (size / bend) * product
+        scaled = residual / diagonal
+        before, size = size, np.sum(residual * scaled)
+        direction = scaled + (size / before) * direction
+    return d, sweeps, bool(size <= goal)
+
+
+@register_jitable
+def climb(
+    softmin: Any,
+    dual: Dual,
+    gamma: np.ndarray,
+    goal: float,
+    goal_factor: float,
+    budget: int,
+    tell: Callable[[float, int, float], None] | None,
+    level: float,
+    passes_before: int,
+    direct: bool,
+) -> Ascent:
+    """Newton steps at one epsilon until error and factor are below their goals; `direct` says how to solve for them."""
+    point = evaluate(softmin, dual, gamma)
+    each, least = 3 if dual.amount > 0 else 1, LEAST_DAMPING
+    passes, steps, damping, longest = each, 0, FIRST_DAMPING, LONGEST_STEP
+    weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
+    if dual.amount > 0 and not dual.augmented:
+        weight = dual.amount
+    stalled = False
+    while not stalled and (point.error > goal or point.factor > goal_factor) and passes < budget:
+        if tell is not None:
+            tell(level, passes_before + passes, point.error)
+        d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
+        ahead = point.gamma + np.minimum(np.maximum(d, -longest), longest)
+        trial = evaluate(softmin, dual, within(dual, ahead))
+        passes += sweeps + each
+        promised = np.sum(point.gradient * (trial.gamma - point.gamma))
+        gained = trial.value - point.value
+        sides = (dual.source_weights, point.at.potential - point.price), (dual.target_weights, point.gamma)
+        terms = dual.amount * abs(point.price)
+        for weights, potential in sides:
+            terms += np.sum(np.abs(worth(weights, potential, dual.rule.softness)))
+        noise = ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
+        rounding = max(abs(promised), -gained) <= noise
+        if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
+            if gained >= 0.5 * promised:
+                damping = damping / LESS_DAMPING if damping > least else 0.0
+                longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
+            point = trial
+            steps += 1
+        elif damping < MOST_DAMPING:
+            least = least / LESS_DAMPING**3 if damping == 0 else least  # what hardly bends needs some, but very little
+            damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
+            moved = np.max(np.abs(trial.at.h - point.at.h))  # by what all have in common, too
+            if longest > LONGEST_STEP or moved > 1.1 * LONGEST_STEP:
+                longest = LONGEST_STEP
+                point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
+                passes += each
+        else:
+            stalled = True
+    return Ascent(point.gamma, point.at, point.price, point.value, point.error, passes, steps, stalled)
+
+
+@register_jitable
+def within(dual: Dual, gamma: np.ndarray) -> np.ndarray:
+    """The nearest target potentials that are feasible; the price of mass takes what they have in common."""
+    gamma = np.minimum(gamma, dual.rule.cap)
+    if dual.amount > 0:
+        gamma = gamma - np.max(chosen(dual.target_weights > 0, gamma, NOTHING))
+    return gamma
+
+
+def ascend(
+    climb: Callable[..., Ascent],
+    softmin: Any,
+    dual: Dual,
+    epsilon: float,
+    size: float,
+    tolerance: float,
+    max_passes: int,
+    tell: Callable[[float, int, float], None] | None,
+    direct: bool = False,
+) -> Ascent:
+    """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
+
+    How large, `size` tells, that of the potentials. From one level to the next these are extrapolated: towards zero
+    they become linear in epsilon. `climb` is the function above, or its compiled form. `direct` says that Newton's
+    equations are few enough to be solved directly from the start.
+    """
+    level, factor = max(epsilon, FIRST_SHARE * size), FIRST_FACTOR
+    gamma = np.zeros(dual.target_weights.size)
+    earlier, g_earlier = level, gamma
+    passes = 0
+    while True:
+        softmin.scale(level)
+        dual = dual.at(level)
+        last = level == epsilon
+        goal = tolerance if last else max(tolerance, LEVEL_ERROR)
+        goal_factor = math.inf if last else LEVEL_FACTOR
+        budget = max_passes - passes if last else (max_passes - passes) // 2
+        reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes, direct)
+        passes += reached.passes
+        if last:
+            return reached._replace(passes=passes)
+        if reached.steps <= EASY:
+            factor = min(LARGEST_FACTOR, 1.5 * factor)
+        elif reached.steps > HARD:
+            factor = max(SMALLEST_FACTOR, factor / 1.5)
+        g = level * reached.gamma
+        following = max(epsilon, level / factor) if passes < max_passes // 2 else epsilon
+        slope = (following - level) / (level - earlier) if level < earlier else 0.0
+        gamma = within(dual, (g + (g - g_earlier) * slope) / following)
+        earlier, g_earlier, level = level, g, following

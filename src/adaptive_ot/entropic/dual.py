@@ -1,0 +1,189 @@
+"""What every model is to the entropic ascent: which points take part, its dual, where to start, and its potentials."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.costs import ArrayCost, Cost, SparseCost, as_cost
+from adaptive_ot.entropic.oracle import NOTHING, RowRule
+from adaptive_ot.errors import Infeasible
+from adaptive_ot.exact.solver import Exact, solve_exact
+from adaptive_ot.marginals import AtMost, Equal, FixedMass, SoftKL
+from adaptive_ot.problem import Problem
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from adaptive_ot.entropic.ascent import Ascent, Dual
+    from adaptive_ot.entropic.solver import Entropic
+
+# Rows in which to look for the largest and the smallest cost between points.
+ROWS_SAMPLED = 16
+
+# Weights below this part of the largest count as zero: their reciprocals would be infinite.
+MINUTE = 1e-250
+
+# A potential that is higher than any: of a point that no allowed pair reaches, or that no cap holds.
+FAR = -NOTHING
+
+# Less than this part of the mass to move is missing only by rounding.
+MISSING = 1e-9
+
+
+class Task(NamedTuple):
+    """The weights that take part, the mass to move, 0 if that is not prescribed, and the most that can move."""
+
+    mu: np.ndarray
+    nu: np.ndarray
+    amount: float
+    most: float
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.mu.sum() > 0 and self.nu.sum() > 0)
+
+
+def task_of(problem: Problem) -> Task:
+    """Who takes part; raises `Infeasible` if forbidden pairs leave no plan."""
+    marginals, mu, nu = problem.marginals, problem.source_weights, problem.target_weights
+    most = problem.most_mass
+    if isinstance(marginals, AtMost):
+        return Task(mu, nu, 0.0, most)
+    pairs = allowed_pairs(problem.cost)
+    if isinstance(marginals, SoftKL):
+        if pairs is not None:  # a point that cannot be reached has no part in the plan
+            mu, nu = np.where(pairs @ (nu > 0) > 0, mu, 0.0), np.where(pairs.T @ (mu > 0) > 0, nu, 0.0)
+        return Task(mu, nu, 0.0, most)
+    amount = marginals.amount(mu, nu) if isinstance(marginals, FixedMass) else most
+    if pairs is not None and amount > 0:
+        most = solve_exact(Problem(as_cost(-pairs), mu, nu, AtMost()), Exact(), lambda _: None).mass
+        if most < amount * (1 - MISSING):
+            raise Infeasible(amount, most)
+    if isinstance(marginals, Equal):
+        return Task(mu, nu, 0.0, most)
+    moves = float(amount > 0)
+    return Task(moves * mu, moves * nu, min(amount, most), most)
+
+
+def allowed_pairs(cost: Cost) -> sparse.csr_array | None:
+    """One for every pair that may carry mass, or None if all may."""
+    if not forbids(cost):
+        return None
+    from scipy import sparse
+
+    if isinstance(cost, SparseCost):
+        matrix = cost.matrix
+        return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=cost.shape)
+    assert isinstance(cost, ArrayCost)  # points forbid no pair
+    return sparse.csr_array(np.isfinite(to_numpy(cost.array)).astype(np.float64))
+
+
+def forbids(cost: Cost) -> bool:
+    """Whether there are forbidden pairs."""
+    if isinstance(cost, SparseCost):
+        return cost.matrix.nnz < math.prod(cost.shape)
+    return isinstance(cost, ArrayCost) and math.prod(cost.shape) > 0 and float(cost.array.max()) == math.inf
+
+
+def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
+    """The constants of a model in one of the three forms."""
+    from adaptive_ot.entropic.ascent import Dual
+
+    mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
+    totals = float(problem.source_weights.sum()), float(problem.target_weights.sum())
+    tau, tilt, lost = math.inf, 0.0, 0.0
+    if isinstance(problem.marginals, SoftKL):
+        # Both sides move the same mass, so their weights may be scaled to the same total: potentials shift, no more.
+        tau, roots = problem.marginals.tau, (math.sqrt(mu.sum()), math.sqrt(nu.sum()))
+        total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
+        tilt = 0.5 * tau * math.log(mu.sum() / nu.sum())
+        lost = (totals[0] - mu.sum() + totals[1] - nu.sum() + apart**2) * (tau / solver.epsilon)
+        mu, nu = mu * (total / mu.sum()), nu * (total / nu.sum())
+    log_mu, log_nu = log_weights(mu), log_weights(nu)
+    lightest = nu[nu > 0].min() / (mu.max() * mu.size)
+    share = min(1.0, lightest) / nu.size
+    capped, total = isinstance(problem.marginals, AtMost | FixedMass), mu.sum() + nu.sum()
+    with_dummies = capped and solver.entropy == "augmented"
+    if with_dummies and not (task.amount > 0 and task.amount >= (1 - solver.tolerance) * max(mu.sum(), nu.sum())):
+        # The reference is the product of the weights, dummies included, over their total: free of scale.
+        rule = RowRule(np.full(mu.size, math.log(total)), log_mu - math.log(total), math.inf, math.log(mu.sum()), share)
+        # Something has to be left to the dummies: to move all that can takes an infinite price.
+        amount = min(task.amount, (1 - solver.tolerance) * task.most)
+        constant = amount * log_exchange(mu, nu, amount) if amount > 0 else 0.0
+        return Dual(mu, nu, rule, log_nu, True, constant, amount)
+    cap = 0.0 if capped else FAR
+    if solver.entropy == "counting":
+        sources, targets = (np.where(side > 0, 0.0, NOTHING) for side in (mu, nu))
+        rule = RowRule(log_mu, sources, cap, -math.inf, share)
+        return Dual(mu, nu, rule, targets, False, lost, task.amount, tau, tilt)
+    rule, constant = RowRule(np.zeros(mu.size), log_mu, cap, -math.inf, share), lost + totals[0] * totals[1]
+    if with_dummies:  # all weights move on both sides, so that only the reference differs
+        constant = task.amount * (1 + math.log(total) + log_exchange(mu, nu, task.amount))
+    return Dual(mu, nu, rule, log_nu, False, constant, task.amount, tau, tilt)
+
+
+def log_exchange(mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
+    """By how much dummies that exchange an amount exceed their reference, as a logarithm."""
+    return math.log(amount / mu.sum()) + math.log((mu.sum() + nu.sum()) / nu.sum())
+
+
+def log_weights(weights: np.ndarray) -> np.ndarray:
+    """Logarithms, NOTHING for zero."""
+    return np.log(weights, out=np.full(weights.size, NOTHING), where=weights > 0)
+
+
+def first_size(problem: Problem) -> float:
+    """The size of the potentials: where the ascent starts."""
+    lowest = lowest_cost(problem.cost)
+    if isinstance(problem.marginals, AtMost):
+        return max(0.0, -lowest)
+    costs = all_or_some(problem.cost)
+    highest = float(costs[costs < math.inf].max())
+    if isinstance(problem.marginals, SoftKL):  # what cannot move costs tau
+        return max(highest, -lowest, problem.marginals.tau * forbids(problem.cost))
+    return highest - lowest
+
+
+def lowest_cost(cost: Cost) -> float:
+    """The lowest cost, for point costs among a sample."""
+    costs = all_or_some(cost)
+    return float(costs.min()) if math.prod(costs.shape) else 0.0
+
+
+def all_or_some(cost: Cost) -> Any:
+    """All costs, for point costs those of some rows."""
+    if isinstance(cost, ArrayCost):
+        return cost.array
+    if isinstance(cost, SparseCost):
+        return cost.matrix.data
+    n = cost.shape[0]
+    return np.concatenate([cost.block(i, i + 1) for i in range(0, n, 1 + n // ROWS_SAMPLED)])
+
+
+class Potentials(NamedTuple):
+    """Source and target potentials in units of the cost, and the price of mass."""
+
+    source: np.ndarray
+    target: np.ndarray
+    price: float
+
+
+def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> Potentials:
+    """Those at the end of an ascent; targets without weight have none yet."""
+    at, shift = end.at, dual.shift(end.at.h)
+    price = end.price if dual.amount > 0 else 0.0
+    if dual.augmented and dual.amount > 0:
+        price += log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
+    f = epsilon * (at.potential - end.price) + dual.tilt
+    g = epsilon * (end.gamma + shift) - dual.tilt
+    # Points without weight have no part in the ascent: theirs are potentials of the exact problem.
+    weighs = dual.source_weights > 0
+    least = lowest_cost(problem.cost) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
+    f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))
+    if isinstance(problem.marginals, SoftKL):
+        f = np.where((problem.source_weights > 0) & (at.row_sums < NOTHING / 2), FAR, f)
+    return Potentials(f, g, epsilon * price)

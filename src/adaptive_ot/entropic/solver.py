@@ -1,0 +1,297 @@
+"""The entropic solver: three readings of entropy-regularised adaptive transport, one dual, one ascent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal, get_args
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import rounded_down
+from adaptive_ot._progress import Progress
+from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
+from adaptive_ot.entropic.dense import DenseSoftmin
+from adaptive_ot.entropic.dual import FAR, dual_of, first_size, potentials_of, task_of
+from adaptive_ot.entropic.oracle import Balanced, RowRule, Softmin
+from adaptive_ot.exact.solver import Exact, solve_exact
+from adaptive_ot.marginals import AtMost, FixedMass, SoftKL
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport, violation_of
+
+if TYPE_CHECKING:
+    from adaptive_ot.entropic.ascent import Ascent, Dual
+
+Entropy = Literal["augmented", "product", "counting"]
+
+# A point is active if it moves more than this share of its weight.
+ACTIVE_SHARE = 0.01
+
+# Dense problems of up to this many pairs are small: their kernel stays in the cache.
+SMALL = 2**18
+
+# Without compiled code, Newton's equations for up to this many targets are solved fastest by LAPACK.
+FEW_TARGETS = 256
+
+# Pairs of a plan that move less than this part of their source's weight, over the number of targets, are not listed.
+NEGLIGIBLE_SHARE = 2.0**-53
+
+
+@dataclass(frozen=True)
+class Entropic:
+    """Solve with entropy: smooth, differentiable, and fast on a GPU.
+
+    Parameters
+    ----------
+    epsilon
+        How much entropy, in units of the cost. The plan tends to an exact one as it goes to zero.
+    entropy
+        ``"augmented"`` (default): Sinkhorn's problem with one dummy source and one dummy target at zero cost, which
+        take what does not move. ``"product"``: epsilon KL(G | mu nu^T) under the constraints. ``"counting"``:
+        epsilon sum G (log G - 1) under the constraints. `Equal` and `SoftKL` leave nothing to dummies: with these,
+        "augmented" is "product".
+    tolerance
+        How far the column sums may be from what they must be, in all, relative to the total target weight, or to the
+        mass of `FixedMass`. Where weights are upper bounds the plan is scaled down to them afterwards, so it never
+        exceeds them.
+    max_iterations
+        Give up after this many passes over all pairs, or over the kernel kept of them.
+    compiled
+        Whether small dense problems on the CPU are solved by compiled code. By default they are if that code is on disk
+        already, or once this process has solved so many problems that compiling, which takes about a minute, pays off.
+        Both ways meet the tolerance but differ in the last digits; set True or False where these have to be the same
+        in every process.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> solution = aot.solve([[-1.0, 2.0], [3.0, 4.0]], solver=aot.Entropic(epsilon=0.1))
+    >>> round(solution.mass, 3), round(solution.value, 3), round(solution.gap, 3)
+    (0.497, -0.497, 0.003)
+    """
+
+    epsilon: float
+    entropy: Entropy = "augmented"
+    tolerance: float = 1e-9
+    max_iterations: int = 100_000
+    compiled: bool | None = None
+
+    def __post_init__(self) -> None:
+        check.choice("entropy", self.entropy, get_args(Entropy))
+        numbers = {
+            "epsilon": check.number("epsilon", self.epsilon, minimum=check.SMALLEST),
+            "tolerance": check.number("tolerance", self.tolerance, minimum=check.SMALLEST),
+            "max_iterations": check.whole_number("max_iterations", self.max_iterations, minimum=1),
+        }
+        if self.compiled is not None:
+            check.instance("compiled", self.compiled, bool)
+        for name, number in numbers.items():  # whatever kind of number they were given as
+            object.__setattr__(self, name, number)
+
+
+def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progress], None]) -> Solution:
+    """Maximise the dual, round the plan into the weights, and certify it."""
+    task = task_of(problem)
+    if task.is_empty:
+        return nothing_to_move(problem)
+    solver = strict_enough(problem, solver)
+    dual = dual_of(problem, task, solver)
+    softmin = softmin_for(problem.cost)
+    ascent = ascend(problem, solver, softmin, dual, report)
+    return certify(problem, solver, softmin, dual.at(solver.epsilon), ascent)
+
+
+def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
+    """The solver with a tolerance at which a large price of divergence does not show in the value.
+
+    A share x of the column sums that is missing costs about tau x^2 / 2, beside costs of the size of the potentials.
+    """
+    if not isinstance(problem.marginals, SoftKL):
+        return solver
+    size = max(solver.epsilon, first_size(problem))
+    strict = math.sqrt(2 * solver.tolerance) * math.sqrt(size / problem.marginals.tau)
+    return replace(solver, tolerance=max(check.SMALLEST, min(solver.tolerance, strict)))
+
+
+def ascend(
+    problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, report: Callable[[Progress], None]
+) -> Ascent:
+    """Run the ascent: compiled around a small problem where that is worth it, or step by step around the softmin."""
+    # Numba takes half a second to import; only those who solve pay for it.
+    from adaptive_ot.entropic import ascent as _ascent
+    from adaptive_ot.entropic import small
+
+    limits = solver.epsilon, first_size(problem), solver.tolerance, solver.max_iterations
+    is_small = isinstance(softmin, DenseSoftmin)
+    if is_small and (small.worth_compiling() if solver.compiled is None else solver.compiled):
+        return small.ascend(softmin.costs, dual, *limits)
+    few = is_small and softmin.shape[1] <= FEW_TARGETS
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # as compiled: such a step is not accepted
+        ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, teller(report), direct=few)
+    if is_small:
+        small.count_interpreted(ascent.passes, math.prod(softmin.shape))
+    return ascent
+
+
+def teller(report: Callable[[Progress], None]) -> Callable[[float, int, float], None]:
+    """What an ascent calls before every step."""
+
+    def tell(level: float, passes: int, error: float) -> None:
+        report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
+
+    return tell
+
+
+def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
+    """The solution at the end of an ascent, with its gap to the exact problem."""
+    mu, nu, epsilon, marginals = problem.source_weights, problem.target_weights, solver.epsilon, problem.marginals
+    cost = problem.cost
+    f, g, price = potentials_of(problem, dual, ascent, epsilon)
+    clipped = marginals.clipped(f)
+    softmin.scale(epsilon)
+    keep, factors = isinstance(cost, ArrayCost), np.ones(nu.size)
+    most = np.full(mu.size, math.inf) if isinstance(marginals, SoftKL) else mu
+    finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
+    if isinstance(marginals, AtMost | FixedMass):
+        factors = fitting(finished.columns, nu, dual.amount)
+        if (factors < 1).any():  # once more, with these scaled down
+            finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
+    if isinstance(cost, SparseCost):
+        transport: Transport = ListedTransport(cost.shape, finished.plan)
+    elif isinstance(cost, ArrayCost):
+        transport = DenseTransport(finished.plan)
+    else:
+        transport = TiledTransport(softmin, ascent.at, dual.rule, mu, (finished.factors, factors))
+    rows, columns = finished.rows, finished.columns
+    bound = marginals.bound(mu, nu, clipped, finished.lowest)
+    g = np.where(dual.target_weights > 0, g, np.minimum(bound.target_potential, FAR))
+    value = finished.value + marginals.penalty(mu, nu, rows, columns)
+    gap, present = max(0.0, value - bound.value), cost.kind.present
+    status = status_of(ascent.error, solver, ascent.stalled)
+    if not math.isfinite(gap):  # exponents without a digit left: whatever the sums say, nothing is known
+        status = Status.IMPRECISE
+    return Solution(
+        problem=problem,
+        transport=transport,
+        value=value,
+        regularised_value=float(epsilon * (ascent.value + dual.constant)),
+        mass=float(rows.sum()),
+        source_marginal=present(rows),
+        target_marginal=present(columns),
+        source_potential=present(f),
+        target_potential=present(g),
+        active_source=present(rows > ACTIVE_SHARE * mu),
+        active_target=present(columns > ACTIVE_SHARE * nu),
+        gap=gap,
+        violation=violation_of(problem, transport, (rows, columns)),
+        status=status,
+        iterations=ascent.passes,
+        price=price,
+        active_share=ACTIVE_SHARE,
+    )
+
+
+def fitting(columns: np.ndarray, nu: np.ndarray, amount: float) -> np.ndarray:
+    """What to scale columns down by to meet their weights, and the mass to move, if there is one."""
+    factors = np.divide(nu, columns, out=np.ones(nu.size), where=columns > nu)
+    mass = float((factors * columns).sum())
+    return factors * (amount / mass) if 0 < amount < mass else factors
+
+
+def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
+    """What an ascent that ended with this error has come to."""
+    if error <= solver.tolerance:
+        return Status.CONVERGED
+    return Status.IMPRECISE if stalled else Status.ITERATION_LIMIT
+
+
+def nothing_to_move(problem: Problem) -> Solution:
+    """Where no mass can move, or none should, the exact answer is the only one."""
+    if isinstance(problem.marginals, AtMost):
+        solution = solve_exact(problem, Exact(), lambda _: None)
+        return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
+    (mu, nu), marginals = (problem.source_weights, problem.target_weights), problem.marginals
+    rows, columns, present = np.zeros(mu.size), np.zeros(nu.size), problem.cost.kind.present
+    f = np.full(mu.size, FAR if isinstance(marginals, SoftKL) else 0.0)
+    bound, value = problem.bound(f), marginals.penalty(mu, nu, rows, columns)
+    none = np.zeros(0, np.int64)
+    return Solution(
+        problem=problem,
+        transport=ListedTransport(problem.cost.shape, (none, none, np.zeros(0))),
+        value=value,
+        regularised_value=value,
+        mass=0.0,
+        source_marginal=present(rows),
+        target_marginal=present(columns),
+        source_potential=present(f),
+        target_potential=present(np.minimum(bound.target_potential, FAR)),
+        active_source=present(rows > 0),
+        active_target=present(columns > 0),
+        gap=max(0.0, value - bound.value),
+        violation=marginals.violation(mu, nu, rows, columns),
+        status=Status.CONVERGED,
+        iterations=0,
+        price=bound.price,
+        active_share=ACTIVE_SHARE,
+    )
+
+
+def softmin_for(cost: Cost) -> Softmin:
+    """The softmin that suits a cost."""
+    if cost.kind.on_gpu and not isinstance(cost, SparseCost):
+        from adaptive_ot.entropic.gpu import TorchSoftmin
+
+        return TorchSoftmin(cost)
+    if isinstance(cost, ArrayCost) and math.prod(cost.shape) <= SMALL:
+        return DenseSoftmin(cost)
+    from adaptive_ot.entropic.compiled import ListedSoftmin, TiledSoftmin
+
+    if isinstance(cost, SparseCost):
+        return ListedSoftmin(cost)
+    assert isinstance(cost, ArrayCost | PointCost)
+    return TiledSoftmin(cost)
+
+
+class TiledTransport(Transport):
+    """The plan of two point clouds: made from the potentials where it is asked for, a block of rows at a time."""
+
+    def __init__(
+        self,
+        softmin: Softmin,
+        at: Balanced,
+        rule: RowRule,
+        weights: np.ndarray,
+        factors: tuple[np.ndarray, np.ndarray],
+    ) -> None:
+        self.softmin, self.at, self.rule, self.weights, self.factors = softmin, at, rule, weights, factors
+        self.shape = softmin.shape
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        rows, columns = self.factors
+        for top, block in self.softmin.plan_rows(self.at, self.rule):
+            yield top, block * rows[top : top + len(block), None] * columns
+
+    def support(self) -> Support:
+        parts = []
+        for top, block in self.blocks():
+            least = NEGLIGIBLE_SHARE / self.shape[1] * self.weights[top : top + len(block)]
+            rows, columns = np.nonzero(block > least[:, None])
+            parts.append((rows + top, columns, block[rows, columns]))
+        rows, columns, mass = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return rows, columns, mass
+
+    def dense(self, dtype: np.dtype) -> np.ndarray:
+        return np.concatenate([block for _, block in self.blocks()])
+
+    def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        rows, columns = [], np.zeros(self.shape[1])
+        for _, block in self.blocks():
+            rounded = rounded_down(block, dtype)
+            rows.append(rounded.sum(axis=1, dtype=np.float64))
+            columns += rounded.sum(axis=0, dtype=np.float64)
+        return np.concatenate(rows), columns
+
+    def times(self, matrix: np.ndarray) -> np.ndarray:
+        return np.concatenate([block @ matrix for _, block in self.blocks()])

@@ -1,0 +1,447 @@
+"""Follow an optimal tree while the price of mass rises: partial transport of every mass.
+
+Take a price p off every cost, and adaptive transport moves more the higher p is. The tree of the simplex that is
+optimal at one price stays so until some pair gets a reduced cost of zero; that pair enters, another arc leaves, and the
+tree goes on. What makes this cheap is how potentials depend on the price. A part of the tree that hangs on the root by
+a source has *surplus*: its sources keep their potentials, its targets' fall as fast as p rises. A part that hangs on
+the root by a target lacks mass, and it is the other way round. So reduced costs
+
+* fall, at rate 1, on pairs from a source with surplus to a target without;
+* stay within parts of the same kind, and rise on pairs from a source without to a target with surplus.
+
+Only pairs of the first kind can enter, and each entry joins two parts of different kinds: a pivot through the root,
+which is what moves mass. And since no reduced cost falls faster than the price rises, the pairs that can enter before
+the price has risen by w are those whose reduced cost is below w now: a short list, made anew now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_ot._jit import inlined, kernel
+from adaptive_ot.exact.near import NearPairs, Pairs
+from adaptive_ot.exact.simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
+from adaptive_ot.exact.weights import NetworkWeights
+
+# At first, this share of the listed pairs is watched.
+WATCHED_SHARE = 0.02
+
+FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings away from rounding
+
+SHORTEST = 2  # the depths of two points at the root
+
+# So many pairs for every node are looked at before one of those that enter at once is taken.
+STRETCH = 64
+
+TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
+TINY = 1e-300  # a width to double
+
+# Why a walk came back: it moved what it should, no pair can enter before the end of its window, or there is more to do.
+REACHED, WINDOW_DONE, INTERRUPTED = 0, 1, 2
+
+
+class Steps(NamedTuple):
+    """The pairs that entered, in order: their nodes and costs, the price at which, and the flow each one moved."""
+
+    tail: np.ndarray
+    head: np.ndarray
+    cost: np.ndarray
+    price: np.ndarray
+    amount: np.ndarray
+
+    @classmethod
+    def room(cls, size: int) -> Steps:
+        """Room for so many steps."""
+        tail, head = np.empty(size, np.uint32), np.empty(size, np.uint32)
+        return cls(tail, head, np.empty(size), np.empty(size), np.empty(size, np.int64))
+
+
+@kernel
+def find_tops(tree, top):
+    """The node by which the part of each node hangs on the root."""
+    root = tree.parent.size - 1
+    node = tree.following[root]
+    while node != root:
+        top[node] = node if tree.depth[node] == 1 else top[tree.parent[node]]
+        node = tree.following[node]
+
+
+@kernel
+def moved_mass(tree, sources, source_weights):
+    """How much flow does not go from a source to the root."""
+    root = tree.parent.size - 1
+    total = 0
+    for node in range(sources):
+        total += source_weights[node] - (tree.flow[node] if tree.parent[node] == root else 0)
+    return total
+
+
+@kernel
+def _enter_if(node, sources, top, potential):
+    """The potential of a node whose pairs can enter from its side, and -inf for the others."""
+    return potential if (top < sources) == (node < sources) else -np.inf
+
+
+@kernel
+def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched_tail, watched_head, watched_cost):
+    """Copy the pairs with a reduced cost below `width`; returns how many there are, and how many of at most `tie`."""
+    count, ties = 0, 0
+    for k in range(tail.size):
+        i, j = tail[k], head[k]
+        reduced = cost[k] - potential[i] - potential[j]
+        surplus = top[i] < sources
+        if surplus != (top[j] < sources):
+            reduced += -price if surplus else price
+        if reduced < width:
+            watched_tail[count], watched_head[count], watched_cost[count] = i, j, cost[k]
+            count += 1
+            ties += reduced <= tie
+    return count, ties
+
+
+@inlined
+def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found):
+    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank."""
+    depth, flow = tree.depth, tree.flow
+    entering, lowest, lowest_rank = found
+    for k in range(first, last):
+        key = cost[k] - ready[tail[k]] - ready[head[k]]
+        if key <= price + tie:
+            key = price
+        if key > lowest or (key == lowest and entering < 0):
+            continue
+        # Of pairs at the same price, one that moves something, and along a short path.
+        i, j = tail[k], head[k]
+        rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
+        if key < lowest or rank < lowest_rank:
+            entering, lowest, lowest_rank = k, key, rank
+            if rank == SHORTEST and key <= price:
+                break
+    return entering, lowest, lowest_rank
+
+
+@inlined
+def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
+    """The watched pair, if any, that enters first, before `until`; where to go on, and how many were looked at.
+
+    Pairs within `tie` of the price enter at once. Of these, one will do from the first stretch that holds any.
+    """
+    found, looked_at = (-1, until, 0), 0
+    while looked_at < count and (found[0] < 0 or found[1] > price):
+        last = min(cursor + STRETCH * ready.size, count)
+        found = _earliest(tree, top, ready, tail, head, cost, cursor, last, price, tie, found)
+        looked_at += last - cursor
+        cursor = last if last < count else 0
+    return found[0], cursor, looked_at
+
+
+@kernel
+def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until):
+    """As `_next`, node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
+
+    Returns whether there is one, the pair itself, the node to go on from, and how many pairs were looked at.
+    """
+    root, sources = ready.size - 1, np.int64(sources)
+    of_sources, of_targets = 0, 0
+    for node in range(root):
+        if ready[node] > -np.inf:
+            pairs = start[node + 1] - start[node]
+            of_sources += pairs if node < sources else 0
+            of_targets += 0 if node < sources else pairs
+    first, last, offset = (0, sources, 0) if of_sources < of_targets else (sources, root, start[sources])
+    tail, head, cost = by_source if of_sources < of_targets else by_target
+    found, looked_at = (-1, until, 0), root
+    node = cursor if first <= cursor < last else first
+    for _ in range(first, last):
+        if ready[node] > -np.inf:
+            begin, end = start[node] - offset, start[node + 1] - offset
+            found = _earliest(tree, top, ready, tail, head, cost, begin, end, price, tie, found)
+            looked_at += end - begin
+            if found[0] >= 0 and found[1] <= price:
+                break
+        node = node + 1 if node + 1 < last else first
+    k = max(found[0], 0)
+    return found[0] >= 0, tail[k], head[k], cost[k], node, looked_at
+
+
+@kernel
+def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, sorted_cost):
+    """Pairs listed by source, listed by target; `start` gets the place of the first pair of every node in its list.
+
+    The places of targets are counted on from those of sources.
+    """
+    start[:] = 0
+    for k in range(tail.size):
+        start[tail[k] + 1] += 1
+        start[head[k] + 1] += 1
+    for node in range(start.size - 1):
+        start[node + 1] += start[node]
+    place = start.copy()
+    for k in range(tail.size):
+        at = place[head[k]] - start[sources]
+        place[head[k]] += 1
+        sorted_tail[at], sorted_head[at], sorted_cost[at] = tail[k], head[k], cost[k]
+
+
+@kernel
+def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
+    """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
+
+    More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied,
+    and few can enter. Returns why it stopped, the price, the width of the last list watched, the flow moved, the number
+    of steps, and, if the goal was reached, the pair whose entry would take the flow to it or beyond.
+    """
+    size = tail.size
+    watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
+    ready, start = np.empty(tree.parent.size), np.empty(tree.parent.size, np.int64)
+    step, work = 0, 0
+    while True:
+        refresh_potentials(tree)
+        largest = abs(price)
+        for node in range(ready.size):
+            ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
+            largest = max(largest, abs(tree.potential[node]))
+        watched = watched_tail, watched_head, watched_cost
+        tie = 2 * TIE * largest
+        count, ties = _watch(tail, head, cost, sources, tree.potential, top, price, tie, width, *watched)
+        listing = size + 4 * ready.size
+        work += listing
+        until = min(end, price + width) if count < size else end
+        watching, cursor = 0, np.int64(0)
+        crowded = count > crowd * ready.size
+        by_source = watched_tail[:count], watched_head[:count], watched_cost[:count]
+        by_target = by_source
+        if crowded:
+            by_target = np.empty(count, np.uint32), np.empty(count, np.uint32), np.empty(count)
+            _sort_by_target(*by_source, sources, start, *by_target)
+        while True:
+            if crowded:
+                found, i, j, pair_cost, cursor, looked_at = _next_of_crowd(
+                    tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until
+                )
+            else:
+                entering, cursor, looked_at = _next(
+                    tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
+                )
+                found, k = entering >= 0, max(entering, 0)
+                i, j, pair_cost = watched_tail[k], watched_head[k], watched_cost[k]
+            watching += looked_at
+            work += looked_at + 100
+            if not found:
+                break
+            lowest = pair_cost - ready[i] - ready[j]
+            price = max(price, lowest)
+            apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
+            if moved + amount >= goal:
+                return REACHED, price, width, moved, step, i, j
+            if step == steps.tail.size or (work > work_limit and step > 0):
+                return INTERRUPTED, price, width, moved, step, i, j
+            if amount > 0:
+                push(tree, sources, i, j, apex, amount)
+            steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
+            steps.price[step], steps.amount[step] = price, amount
+            step += 1
+            moved += amount
+            change = lowest
+            if target_side:
+                i, j, change = j, i, -lowest
+            work += 4 * rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
+            _flip(tree, sources, top, ready, i)
+        price = until if until < np.inf else price
+        # As much time for one as for the other; but no list, however short, is rid of ties.
+        width *= 2.0 if watching < listing or 2 * ties > count else 0.5
+        if until >= end or work > work_limit:
+            return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
+
+
+@kernel
+def _flip(tree, sources, top, ready, moved):
+    """A part of the tree, below and with the node `moved`, went from one kind to the other."""
+    node, new_top = moved, top[tree.parent[moved]]
+    while True:
+        top[node] = new_top
+        ready[node] = _enter_if(node, sources, new_top, tree.potential[node])
+        node = tree.following[node]
+        if tree.depth[node] <= tree.depth[moved]:
+            return
+
+
+@kernel
+def repeat(tree, sources, steps, goal):
+    """Take steps again, from the slack tree, until a flow of `goal` has moved; returns the first step not taken."""
+    moved, k = 0, 0
+    while k < steps.tail.size and moved + steps.amount[k] < goal:
+        i, j, change = steps.tail[k], steps.head[k], steps.price[k]
+        apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
+        if amount > 0:
+            push(tree, sources, i, j, apex, amount)
+        moved += amount
+        if target_side:
+            i, j, change = j, i, -change
+        rehang(tree, sources, i, j, leaving, steps.cost[k], amount, change)
+        k += 1
+    refresh_potentials(tree)
+    return k
+
+
+class Walk:
+    """The state of a walk: a tree, the price it is optimal at, and how much flow has moved.
+
+    Parameters
+    ----------
+    near
+        Finds pairs of low reduced cost.
+    tree
+        Optimal for costs with `base` taken off, without arcs to targets that weigh nothing.
+    weights
+        The integers it computes with.
+    base
+        What was taken off every cost; prices here are relative to it.
+    tell
+        Called several times a second.
+    """
+
+    def __init__(
+        self,
+        near: NearPairs,
+        tree: Tree,
+        weights: NetworkWeights,
+        base: float,
+        tell: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.near, self.tree, self.weights, self.base, self.tell = near, tree, weights, base, tell
+        self.sources, self.takes = np.uint32(weights.source.size), weights.target > 0
+        self.top = np.zeros(tree.parent.size, np.uint32)
+        find_tops(tree, self.top)
+        self.moved = int(moved_mass(tree, self.sources, weights.source))
+        self.price, self.pivots, self.within_limit = 0.0, 0, True
+        self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
+        self.record: list[Steps] = []
+        (n, m), limits = near.shape, near.limits
+        self.most_listed = limits.listed_per_node * (n + m) if n * m > limits.all_listed else n * m
+        self.listed_width = np.inf if n * m <= limits.all_listed else 0.0
+        self.watched_width = np.inf
+        self.ties = 0  # so many pairs no window was rid of, however narrow
+
+    @property
+    def mass(self) -> float:
+        """How much has moved."""
+        return self.moved * self.weights.grain
+
+    def potentials(self) -> tuple[np.ndarray, np.ndarray]:
+        """Feasible potentials at the current price (relative to the base)."""
+        n, potential, surplus = int(self.sources), self.tree.potential[:-1], self._surplus()
+        return potential[:n] - self.price * ~surplus[:n], potential[n:] - self.price * surplus[n:]
+
+    def _surplus(self) -> np.ndarray:
+        """Which nodes are in parts that hang on the root by a source."""
+        return self.top[:-1] < self.sources
+
+    @classmethod
+    def repeated(cls, near: NearPairs, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Walk:
+        """An earlier walk from the slack tree, repeated until a flow of `goal` has moved."""
+        tree = slack_tree(weights.source, weights.target)
+        at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
+        walk = cls(near, tree, weights, base)
+        if at < steps.tail.size:
+            walk.price, walk.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
+        elif at:
+            walk.price = float(steps.price[-1])
+        return walk
+
+    def steps(self) -> Steps:
+        """All steps taken."""
+        return Steps(*(np.concatenate(sides) for sides in zip(Steps.room(0), *self.record, strict=True)))
+
+    def to(self, goal: int, most_pivots: int = 2**62) -> bool:
+        """Walk until a flow of `goal` has moved; False if it cannot, at any price, or not `within_limit`."""
+        idle = False
+        while self.moved < goal:
+            pairs, end = self._window(idle)
+            if pairs is None:
+                return False
+            before = self.pivots
+            if self._walk(pairs, end, goal, most_pivots):
+                return True
+            if not self.within_limit:
+                return False
+            idle = self.pivots == before
+        return True
+
+    def _walk(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
+        """Walk over listed pairs up to a price, to the goal, or to the limit."""
+        tail, head = pairs.rows.astype(np.uint32), (pairs.columns + int(self.sources)).astype(np.uint32)
+        costs = pairs.costs - self.base
+        spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
+        self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
+        while True:
+            steps = Steps.room(min(self.near.limits.steps_per_call, most_pivots - self.pivots))
+            reason, self.price, self.watched_width, self.moved, count, *pair = walk(
+                self.tree,
+                self.sources,
+                self.top,
+                tail,
+                head,
+                costs,
+                self.price,
+                end,
+                self.watched_width,
+                goal,
+                self.moved,
+                steps,
+                self.near.limits.work_per_call,
+                self.near.limits.crowd_per_node,
+            )
+            self.pivots += count
+            self.record.append(Steps(*(side[:count] for side in steps)))
+            self.tell()
+            if reason == REACHED:
+                self.last = int(pair[0]), int(pair[1])
+            self.within_limit = reason != INTERRUPTED or self.pivots < most_pivots
+            if reason != INTERRUPTED or not self.within_limit:
+                return reason == REACHED
+
+    def _window(self, idle: bool) -> tuple[Pairs | None, float]:
+        """Pairs among which are all that can enter before the price reaches an end, and this end."""
+        n = int(self.sources)
+        if idle or self.listed_width == 0:
+            # Nothing happens until the first pair from a source with surplus to a target without can enter.
+            f, g = self._prices()
+            surplus = self._surplus()
+            f[~surplus[:n]], g[surplus[n:] | ~self.takes] = -np.inf, -np.inf
+            lowest = self.near.lowest(f, g)
+            if lowest == np.inf:
+                return None, self.price
+            self.price += max(0.0, lowest)
+        f, g = self._prices()
+        if self.listed_width == 0:
+            self.listed_width = self.near.quantile(f, g, self.most_listed / 2)
+        # A window that rounding closes would be the same for ever.
+        finest = FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0))
+        self.listed_width = max(self.listed_width, finest)
+        everything = self.near.shape[0] * self.near.shape[1]
+        while (pairs := self.near.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
+            known, self.ties = self.ties, self._count(f, g, self.near.below(f, g, finest, everything), finest)
+            if self.ties > known:
+                continue
+            self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
+            if self.most_listed >= everything:
+                self.listed_width = np.inf  # all of them, then
+        width = self.listed_width
+        if pairs.rows.size - self._count(f, g, pairs, finest) < self.most_listed // 4:
+            self.listed_width *= 2
+        useful = self.takes[pairs.columns]
+        return Pairs(*(side[useful] for side in pairs)), self.price + width
+
+    @staticmethod
+    def _count(f: np.ndarray, g: np.ndarray, pairs: Pairs | None, width: float) -> int:
+        """How many of the pairs have a reduced cost below the width."""
+        return 0 if pairs is None else int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < width))
+
+    def _prices(self) -> tuple[np.ndarray, np.ndarray]:
+        """Potentials of the costs themselves."""
+        f, g = self.potentials()
+        return f + (self.base + self.price), g

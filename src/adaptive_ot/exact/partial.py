@@ -1,0 +1,155 @@
+"""Exact transport of a prescribed mass: partial transport, and, where all of it must move, Kantorovich's.
+
+It is adaptive transport with a price taken off every cost. From a price at which no more moves than it should,
+`Walk` raises it until exactly enough does. There is no penalty to choose and no dummy point that could fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from adaptive_ot._jit import kernel
+from adaptive_ot._progress import Progress
+from adaptive_ot.costs import PointCost
+from adaptive_ot.errors import Infeasible
+from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.near import NearPairs
+from adaptive_ot.exact.parametric import Walk
+from adaptive_ot.exact.pricing import pricing_for
+from adaptive_ot.exact.simplex import carrying_pairs, find_cycle, push, settled
+from adaptive_ot.exact.solver import Exact, certified, find_optimum
+from adaptive_ot.exact.weights import NetworkWeights, fit
+from adaptive_ot.marginals import Equal, FixedMass
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution, Status, Support
+
+# A mass within this part of the largest possible one is all of it.
+ALL = 1e-12
+
+# Forbidden pairs are in the way if less than this part of the mass can move.
+MOVABLE = 1 - 1e-9
+
+# A price this many times as high as the costs of the plan is high enough.
+HIGH = 16.0
+
+
+def solve_fixed(
+    problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
+) -> Solution:
+    """Solve at a price that is not too high, then walk; again from a lower price where the first one cost digits."""
+    mu, nu = problem.source_weights, problem.target_weights
+    near = NearPairs(problem.cost, limits)
+    base, pivots, most_pivots = first_price(near, mu, nu, prescribed(problem)), 0, solver.pivot_limit(mu.size + nu.size)
+    while True:
+        solution = solve_from(base, near, problem, replace(solver, max_pivots=most_pivots - pivots), report)
+        pivots += solution.iterations
+        costs = problem.cost.entries(*solution.support[:2])
+        lower = HIGH * float(np.abs(costs).max(initial=0.0))
+        precise = solution.gap <= solver.tolerance * abs(solution.value)
+        if precise or solution.status is Status.PIVOT_LIMIT or not lower < base / 2:
+            return replace(solution, iterations=pivots)
+        base = lower
+
+
+def solve_from(
+    base: float, near: NearPairs, problem: Problem, solver: Exact, report: Callable[[Progress], None]
+) -> Solution:
+    """Solve at a price, then raise it until enough moves."""
+    amount = prescribed(problem)
+    optimum = find_optimum(problem, solver, base, report, near.limits)
+    simplex, weights = optimum.simplex, optimum.weights
+
+    def tell() -> None:
+        report(Progress("walking", 0, min(1.0, walk.mass / amount), simplex.pivots + walk.pivots, 0, math.inf))
+
+    walk = Walk(near, simplex.tree, weights, base, tell)
+    within_limit = optimum.within_limit
+    most_pivots = solver.pivot_limit(sum(problem.cost.shape)) - simplex.pivots
+    if within_limit and not walk.to(flow_of(amount, weights), most_pivots):
+        within_limit = walk.within_limit
+        if within_limit and walk.mass < MOVABLE * amount:
+            raise Infeasible(amount, walk.mass)
+    return solution_of(problem, solver, walk, within_limit, simplex.pivots + walk.pivots)
+
+
+def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool, pivots: int) -> Solution:
+    """The solution where a walk ended."""
+    mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
+    support = transport(walk, prescribed(problem), mu, nu)
+    f, g = (np.minimum(potential, 0.0) for potential in walk.potentials())
+    price = walk.base + walk.price
+    if isinstance(marginals, Equal):  # the price is part of the potentials; the targets' have a mean of zero
+        mean = float(nu @ g) / (float(nu.sum()) or 1.0)
+        f, g = f + (price + mean), g - mean
+    else:
+        g = g + price
+    if isinstance(problem.cost, PointCost):  # by differences, where the bounds of `near` would lose digits
+        lowest = (
+            g + pricing_for(problem.cost, price, walk.near.limits).violated(f, g, 1, lambda done: None).target_minimum
+        )
+    else:
+        lowest = walk.near.minima(f)[1]
+    bound = marginals.bound(mu, nu, f, lowest)
+    costs = problem.cost.entries(*support[:2])
+    return certified(problem, solver, support, costs, f, bound, within_limit, pivots)
+
+
+def prescribed(problem: Problem) -> float:
+    """The mass to move."""
+    mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
+    return marginals.amount(mu, nu) if isinstance(marginals, FixedMass) else float(mu.sum())
+
+
+def flow_of(amount: float, weights: NetworkWeights) -> int:
+    """The integer flow for a mass, rounded up, and no more than there is."""
+    flow = int(np.ceil(amount / weights.grain * (1 - ALL)))
+    slack = 0 if weights.unit else weights.source.size + weights.target.size  # each was rounded up
+    return max(0, min(flow, int(weights.source.sum()) - slack, int(weights.target.sum()) - slack))
+
+
+def first_price(near: NearPairs, mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
+    """A price at which no more than `amount` moves, but not much less.
+
+    Only points with a pair cheaper than the price can move anything. If everything must move, no price is too high.
+    """
+    if amount >= min(mu.sum(), nu.sum()) * (1 - ALL):
+        return near.largest()
+    prices = []
+    for weights, cheapest in zip((mu, nu), near.minima(np.zeros(mu.size)), strict=True):
+        order = np.argsort(cheapest)
+        within = np.searchsorted(np.cumsum(weights[order]), amount * (1 - ALL))
+        prices.append(cheapest[order[min(within, order.size - 1)]])
+    price = float(max(prices))
+    return price if np.isfinite(price) else near.largest()
+
+
+@kernel
+def push_around(tree, sources, i, j, amount):
+    """Send flow around the cycle of a pair."""
+    apex, _, _, _ = find_cycle(tree, sources, i, j)
+    push(tree, sources, i, j, apex, amount)
+
+
+def transport(walk: Walk, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
+    """The pairs that carry mass where a walk ended, the last one taking what is left to move."""
+    tree, weights, sources = walk.tree, walk.weights, int(walk.sources)
+    if weights.unit:
+        flow, least = tree.flow * weights.unit, np.zeros(tree.flow.size)
+    else:
+        flow, least = settled(tree, weights.real)
+    rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
+    left = amount - float(mass.sum())
+    if walk.last and left > 0:
+        i, j = walk.last
+        push_around(tree._replace(flow=flow), walk.sources, np.uint32(i), np.uint32(j), left)
+        rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
+        place = np.searchsorted(rows * nu.size + columns, i * nu.size + j - sources)
+        new = zip((rows, columns, mass), (i, j - sources, left), strict=True)
+        rows, columns, mass = (np.insert(side, place, value) for side, value in new)
+    if not weights.unit:
+        fit(mass, rows, columns, mu, nu)
+    return rows, columns, mass

@@ -1,0 +1,117 @@
+"""Exact robust transport: marginals in chi-square balls.
+
+The interior-point method finds the best marginals; balanced transport between these, by the simplex, gives a plan of
+few pairs. Small problems hand it all pairs. In large ones it sees few, those that could matter next to the potentials
+of balanced transport, and gets more until the potentials prove that none is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot._progress import Progress
+from adaptive_ot.errors import Infeasible
+from adaptive_ot.exact.conic import RobustTransport, robust_transport
+from adaptive_ot.exact.near import NearPairs, Pairs
+from adaptive_ot.exact.partial import solve_fixed
+from adaptive_ot.exact.solver import Exact, allowed_gap, certified
+from adaptive_ot.marginals import Equal
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution, Status, marginal
+
+# Up to this many pairs, all are listed; of more, about so many for every point.
+ALL_LISTED = 2**17
+LISTED_PER_POINT = 12
+
+# Pairs are added until the gap is this part of the one that is allowed.
+PART = 0.1
+
+# A smaller ball is its centre, as far as the tolerance can tell.
+SMALLEST_BALL = 1e-18
+
+# A point that keeps less than this part of its weight was dropped: the method only tends to zero.
+ACTIVE_SHARE = 1e-6
+
+
+def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[Progress], None]) -> Solution:
+    """Find the best marginals, transport between them, and certify the plan."""
+    mu, nu = problem.source_weights, problem.target_weights
+    near, balanced = NearPairs(problem.cost), replace(problem, marginals=Equal())
+    if rho <= SMALLEST_BALL or not mu.sum() > 0:
+        return replace(solve_fixed(balanced, solver, report), problem=problem)
+    pairs = first_pairs(near, balanced, solver, report)
+    cheapest, _ = near.minima(np.zeros(mu.size))
+    steps = 0
+    while True:
+        found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
+        steps += found.iterations
+        # Sources without weight must not be in the way of the others.
+        harmless = cheapest - found.target_potential.max()
+        f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
+        bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
+        allowed = allowed_gap(problem, solver, pairs.costs, found.mass, f, bound)
+        done = float(pairs.costs @ found.mass) - bound.value <= PART * allowed
+        missing = None if done and not found.infeasible else violated(near, pairs, found)
+        if missing is None:
+            break
+        pairs = missing
+    if found.infeasible:
+        raise Infeasible(float(mu.sum()), None)
+    r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
+    if not found.mass.any():  # it gave up before it had any plan; the centres of the balls are feasible
+        r, c = mu, nu
+    plan = solve_fixed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
+    costs = problem.cost.entries(*plan.support[:2])
+    within_limit = plan.status is not Status.PIVOT_LIMIT
+    solution = certified(problem, solver, plan.support, costs, f, bound, within_limit, steps + plan.iterations)
+    active = (r > ACTIVE_SHARE * mu, c > ACTIVE_SHARE * nu)
+    present = problem.cost.kind.present
+    return replace(
+        solution, active_source=present(active[0]), active_target=present(active[1]), active_share=ACTIVE_SHARE
+    )
+
+
+def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
+    report(Progress("interior", 0, None, steps, 0, gap))
+
+
+def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
+    """All pairs, or those that are cheapest next to the potentials of balanced transport, its plan among them."""
+    n, m = near.shape
+    everything = np.zeros(n), np.zeros(m), np.inf, n * m
+    listed = near.below(*everything) if near.listed or n * m <= ALL_LISTED else None
+    if listed and listed.rows.size <= ALL_LISTED:
+        return listed
+    try:
+        plan = solve_fixed(balanced, solver, report)
+    except Infeasible:  # no plan at the centres of the balls, perhaps one elsewhere
+        return near.below(*everything) or Pairs(*np.zeros((3, 0), np.int64))
+    f, g = to_numpy(plan.source_potential), to_numpy(plan.target_potential)
+    most = LISTED_PER_POINT * (n + m)
+    width = near.quantile(f, g, most)
+    while (listed := near.below(f, g, width, 4 * most)) is None:
+        width /= 2
+    return joined(listed, Pairs(*plan.support[:2], near.cost.entries(*plan.support[:2])), m)
+
+
+def violated(near: NearPairs, pairs: Pairs, found: RobustTransport) -> Pairs | None:
+    """The pairs, with those that the potentials found violate; None if there are none."""
+    n, m = near.shape
+    if pairs.rows.size == n * m:
+        return None
+    most = LISTED_PER_POINT * (n + m)
+    while (more := near.below(found.source_potential, found.target_potential, 0.0, most)) is None:
+        most *= 2
+    together = joined(pairs, more, m)
+    return together if together.rows.size > pairs.rows.size else None
+
+
+def joined(pairs: Pairs, more: Pairs, m: int) -> Pairs:
+    """Both lists, each pair once."""
+    keys = np.append(pairs.rows, more.rows) * m + np.append(pairs.columns, more.columns)
+    keys, first = np.unique(keys, return_index=True)
+    return Pairs(keys // m, keys % m, np.append(pairs.costs, more.costs)[first])

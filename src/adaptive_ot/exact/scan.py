@@ -1,0 +1,218 @@
+"""The kernels of pricing: go over pairs and keep the lowest reduced costs of every source and every target."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numba.extending import register_jitable
+
+from adaptive_ot._jit import inlined, kernel
+
+# Pairs looked at together: if none of them is below its limit, which is the rule, this takes a few vector instructions.
+CHUNK = 128
+
+HALF_ULP = 2.0**-24  # rounding error of one float32 operation
+
+
+class Best(NamedTuple):
+    """For each node the partners of lowest reduced cost below zero, in ascending order; -1 where there is none."""
+
+    value: np.ndarray
+    partner: np.ndarray
+
+    @classmethod
+    def none(cls, nodes: int, keep: int) -> Best:
+        """Nothing kept yet, and room for `keep` partners of each node."""
+        return cls(np.zeros((nodes, keep)), np.full((nodes, keep), -1, np.int32))
+
+    def pairs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Nodes and partners of all kept pairs."""
+        node, place = np.nonzero(self.value < 0)
+        return node, self.partner[node, place].astype(np.int64)
+
+
+class Points(NamedTuple):
+    """A point cost as kernels take it."""
+
+    x: np.ndarray
+    z: np.ndarray
+    p: np.ndarray
+    q: np.ndarray
+    distance_weight: float
+    class_weight: float
+    offset: float
+
+
+class Screen(NamedTuple):
+    """A lower bound for reduced costs, cheap in float32: that of (i, j) is at least unit * (a_i + b_j - <u_i, v_j>)."""
+
+    u: np.ndarray
+    v: np.ndarray
+    a: np.ndarray
+    b: np.ndarray
+    unit: float
+
+
+@inlined
+def _insert(best, node, reduced, other):
+    """Put a pair that beats the last one kept into its place."""
+    place = best.value.shape[1] - 1
+    while place > 0 and best.value[node, place - 1] > reduced:
+        best.value[node, place] = best.value[node, place - 1]
+        best.partner[node, place] = best.partner[node, place - 1]
+        place -= 1
+    best.value[node, place] = reduced
+    best.partner[node, place] = other
+
+
+@kernel
+def merge(best, others):
+    """Merge what another thread kept for the same nodes."""
+    last = best.value.shape[1] - 1
+    for node in range(best.value.shape[0]):
+        for place in range(last + 1):
+            if others.value[node, place] < best.value[node, last]:
+                _insert(best, node, others.value[node, place], others.partner[node, place])
+
+
+@register_jitable
+def pairs_below(costs, limit, most):
+    """Rows, columns and costs of the lower entries of a dense matrix; stops at more than `most` of them."""
+    room = min(costs.size, most + 1)
+    rows, columns, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    found = _list_below(costs, limit, rows, columns, values)
+    return rows[:found], columns[:found], values[:found]
+
+
+@kernel
+def _list_below(costs, limit, rows, columns, values):
+    """List the lower entries, as long as there is room; returns how many there are."""
+    found = 0
+    for i in range(costs.shape[0]):
+        for j in range(costs.shape[1]):
+            if costs[i, j] < limit and found < rows.size:
+                rows[found], columns[found], values[found] = i, j, costs[i, j]
+                found += 1
+    return found
+
+
+@kernel
+def find_negative(rows, columns, costs, f, g, negative, target_minimum):
+    """Find which listed pairs have a negative reduced cost, and the minimum of every target."""
+    for k in range(rows.size):
+        reduced = costs[k] - f[rows[k]] - g[columns[k]]
+        negative[k] = reduced < 0
+        target_minimum[columns[k]] = min(target_minimum[columns[k]], reduced)
+
+
+@kernel
+def scan_list(rows, columns, costs, f, g, by_row, by_column):
+    """Price listed pairs."""
+    last = by_row.value.shape[1] - 1
+    for k in range(rows.size):
+        i, j = rows[k], columns[k]
+        reduced = costs[k] - f[i] - g[j]
+        if reduced < by_row.value[i, last]:
+            _insert(by_row, i, reduced, j)
+        if reduced < by_column.value[j, last]:
+            _insert(by_column, j, reduced, i)
+
+
+@kernel
+def scan_dense(costs, top, bottom, start, stop, f, g, by_row, by_column):
+    """Price the rows top:bottom and columns start:stop of a dense matrix."""
+    last = by_row.value.shape[1] - 1
+    limits = by_column.value[start:stop, last].copy()
+    for i in range(top, bottom):
+        row = i - top
+        f_i = f[i]
+        for left in range(start, stop, CHUNK):
+            chunk = costs[i, left : min(left + CHUNK, stop)]
+            potentials = g[left : left + chunk.size]
+            column_limits = limits[left - start : left - start + chunk.size]
+            row_limit = by_row.value[row, last]
+            hits = 0
+            for k in range(chunk.size):
+                limit = column_limits[k] if column_limits[k] > row_limit else row_limit
+                hits += 1 if chunk[k] - f_i - potentials[k] < limit else 0
+            if hits == 0:
+                continue
+            for k in range(chunk.size):
+                reduced = chunk[k] - f_i - potentials[k]
+                if reduced < by_row.value[row, last]:
+                    _insert(by_row, row, reduced, left + k)
+                if reduced < column_limits[k]:
+                    _insert(by_column, left + k, reduced, i)
+                    column_limits[k] = by_column.value[left + k, last]
+
+
+@inlined
+def _pair_cost(points, i, j):
+    square, agreement = 0.0, 0.0
+    for k in range(points.x.shape[1]):
+        difference = points.x[i, k] - points.z[j, k]
+        square += difference * difference
+    for k in range(points.p.shape[1]):
+        agreement += points.p[i, k] * points.q[j, k]
+    return points.distance_weight * square - points.class_weight * agreement - points.offset
+
+
+@inlined
+def _round_down(value):
+    """A float32 below `value` by more than the rounding of one float32 addition can undo."""
+    return np.float32(value - 4 * HALF_ULP * abs(value))
+
+
+@inlined
+def _scan_products(products, i, row, first, plain, limited, screen, points, f, g, by_row, by_column):
+    """Price the pairs of row i with the columns from `first` on, given their inner products t.
+
+    A pair matters only if t_ij exceeds a_i + b_j - limit for the limit of its row or of its column. NaN, which stems
+    from overflow, counts as exceeding.
+    """
+    last = by_row.value.shape[1] - 1
+    a_plain = _round_down(screen.a[i])
+    for left in range(0, products.size, CHUNK):
+        chunk = products[left : min(left + CHUNK, products.size)]
+        b_plain = plain[left : left + chunk.size]
+        b_limited = limited[left : left + chunk.size]
+        a_limited = _round_down(screen.a[i] - by_row.value[row, last] / screen.unit)
+        hits = 0
+        for k in range(chunk.size):
+            passed = (chunk[k] <= a_limited + b_plain[k]) & (chunk[k] <= a_plain + b_limited[k])
+            hits += 0 if passed else 1
+        if hits == 0:
+            continue
+        for k in range(chunk.size):
+            if chunk[k] <= a_limited + b_plain[k] and chunk[k] <= a_plain + b_limited[k]:
+                continue
+            j = first + left + k
+            reduced = _pair_cost(points, i, j) - f[i] - g[j]
+            if reduced < by_row.value[row, last]:
+                _insert(by_row, row, reduced, j)
+                a_limited = _round_down(screen.a[i] - by_row.value[row, last] / screen.unit)
+            if reduced < by_column.value[j, last]:
+                _insert(by_column, j, reduced, i)
+                b_limited[k] = _round_down(screen.b[j] - by_column.value[j, last] / screen.unit)
+
+
+@kernel
+def scan_points(top, bottom, start, stop, tile, screen, points, f, g, by_row, by_column):
+    """Price the rows top:bottom and columns start:stop of a point cost, one tile of inner products after the other."""
+    last = by_row.value.shape[1] - 1
+    products = np.empty(tile[0] * tile[1], np.float32)
+    plain, limited = np.empty(tile[1], np.float32), np.empty(tile[1], np.float32)
+    for left in range(start, stop, tile[1]):
+        columns = screen.v[left : min(left + tile[1], stop)]
+        width = columns.shape[0]
+        for k in range(width):
+            plain[k] = _round_down(screen.b[left + k])
+            limited[k] = _round_down(screen.b[left + k] - by_column.value[left + k, last] / screen.unit)
+        for first in range(top, bottom, tile[0]):
+            rows = screen.u[first : min(first + tile[0], bottom)]
+            out = products[: rows.shape[0] * width].reshape(rows.shape[0], width)
+            np.dot(rows, columns.T, out)
+            for k in range(rows.shape[0]):
+                i = first + k
+                _scan_products(out[k], i, i - top, left, plain, limited, screen, points, f, g, by_row, by_column)

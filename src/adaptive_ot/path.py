@@ -1,0 +1,195 @@
+"""The mass path: partial transport of every mass at once, which answers "how much should move?"."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot._progress import Progress
+from adaptive_ot.batch import is_batch
+from adaptive_ot.errors import Infeasible, InvalidInput
+from adaptive_ot.exact.solver import Exact
+from adaptive_ot.marginals import FixedMass
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution
+
+if TYPE_CHECKING:
+    from adaptive_ot.exact.parametric import Steps
+    from adaptive_ot.exact.weights import NetworkWeights
+
+
+class Suggestion(NamedTuple):
+    """Masses worth a look.
+
+    `adaptive` is what adaptive transport moves with the cost as it is: everything that pays. `elbow` is where the price
+    of mass turns upwards: the farthest below the straight line from the first price to the last.
+    """
+
+    adaptive: float
+    elbow: float
+
+
+def mass_path(
+    cost: Any,
+    source_weights: Any = None,
+    target_weights: Any = None,
+    *,
+    progress: Callable[[Progress], None] | None = None,
+) -> MassPath:
+    """Partial transport of every mass, from nothing to all that can move.
+
+    The least cost of moving a mass is a convex, piecewise linear function of it. Its slope is the *price* of mass
+    (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. One walk goes
+    along all pieces.
+
+    Parameters
+    ----------
+    cost, source_weights, target_weights
+        As for `solve`: dense, sparse or from points, of any sign.
+    progress
+        Called with a `Progress` several times a second during a long walk.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> path = aot.mass_path([[-3.0, 1.0], [2.0, 4.0]])
+    >>> path.mass, path.value, path.price
+    (array([0. , 0.5, 1. ]), array([ 0. , -1.5,  0.5]), array([-3.,  4.]))
+    >>> path.plan_at(0.25)
+    array([[0.25, 0.  ],
+           [0.  , 0.  ]])
+    >>> path.mass_at(price=0.0)
+    0.5
+    >>> path.suggest()
+    Suggestion(adaptive=0.5, elbow=0.5)
+    """
+    # Numba takes half a second to import; only those who solve pay for it.
+    from adaptive_ot.exact.near import NearPairs
+    from adaptive_ot.exact.parametric import Walk
+    from adaptive_ot.exact.simplex import slack_tree
+    from adaptive_ot.exact.weights import whole_weights
+
+    if is_batch(cost):
+        raise InvalidInput("cost", "must be that of a single problem", "a batch", "Call mass_path for each of them.")
+    problem = Problem.build(cost, source_weights, target_weights)
+    if progress is not None:
+        check.function("progress", progress)
+    near = NearPairs(problem.cost)
+    lowest = near.minima(np.zeros(problem.cost.shape[0]))[0].min(initial=np.inf)
+    base = float(lowest) if np.isfinite(lowest) else 0.0
+    weights = whole_weights(problem.source_weights, problem.target_weights)
+
+    def tell() -> None:
+        if progress:
+            progress(Progress("walking", 0, min(1.0, walk.mass / problem.most_mass), walk.pivots, 0, 0.0))
+
+    walk = Walk(near, slack_tree(weights.source, weights.target), weights, base, tell)
+    walk.to(2**62)
+    return MassPath.of(problem, walk.steps(), weights, base)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class MassPath:
+    """The least cost of moving every mass; made by `mass_path`.
+
+    Attributes
+    ----------
+    problem
+        Cost and weights.
+    mass, value
+        The corners of the path, from 0 to all that can move: a mass and the least cost of moving it. In between, both
+        the cost and the plan are linear.
+    price
+        What a unit of mass costs between two corners (one entry less), ascending.
+    """
+
+    problem: Problem
+    mass: np.ndarray
+    value: np.ndarray
+    price: np.ndarray
+    _steps: Steps
+    _weights: NetworkWeights
+    _base: float
+
+    @classmethod
+    def of(cls, problem: Problem, steps: Steps, weights: NetworkWeights, base: float) -> MassPath:
+        """The path of a walk."""
+        # Weights that were rounded up to integers leave a few of these over, which move last and mean nothing.
+        moving = steps.amount > (0 if weights.unit else weights.source.size + weights.target.size)
+        price, mass = base + steps.price[moving], np.cumsum(steps.amount[moving]) * weights.grain
+        corner = np.append(price[1:] > price[:-1], True)[: price.size]
+        price, mass = price[corner], np.append(0.0, mass[corner])
+        value = np.append(0.0, np.cumsum(price * np.diff(mass)))
+        return cls(problem, mass, value, price, steps, weights, base)
+
+    @property
+    def most_mass(self) -> float:
+        """All that can move."""
+        return float(self.mass[-1])
+
+    def mass_at(self, price: float) -> float:
+        """What adaptive transport of ``cost - price`` moves: everything that costs less."""
+        price = check.number("price", price)
+        return float(self.mass[np.searchsorted(self.price, price, side="left")])
+
+    def value_at(self, mass: float) -> float:
+        """The least cost of moving a mass."""
+        return float(np.interp(self._checked(mass), self.mass, self.value))
+
+    def price_at(self, mass: float) -> float:
+        """What the last bit of a mass costs a unit; 0 where nothing can move."""
+        piece = np.searchsorted(self.mass, self._checked(mass), side="left") - 1
+        return float(self.price[max(0, piece)]) if self.price.size else 0.0
+
+    def plan_at(self, mass: float) -> Any:
+        """An optimal plan of this mass, in the library of the input."""
+        return self.solution_at(mass).plan
+
+    def solution_at(self, mass: float) -> Solution:
+        """The solution of `FixedMass(mass)`, with its certificate; `status` says whether that holds."""
+        from adaptive_ot.exact.near import NearPairs
+        from adaptive_ot.exact.parametric import Walk
+        from adaptive_ot.exact.partial import flow_of, solution_of
+
+        mass = self._checked(mass)
+        problem = replace(self.problem, marginals=FixedMass(mass))
+        near, goal = NearPairs(self.problem.cost), flow_of(mass, self._weights)
+        walk = Walk.repeated(near, self._weights, self._base, self._steps, goal)
+        return solution_of(problem, Exact(), walk, True, self._steps.tail.size)
+
+    def suggest(self) -> Suggestion:
+        """Which mass to choose: see `Suggestion`."""
+        if self.price.size == 0:
+            return Suggestion(0.0, 0.0)
+        rise = self.price - self.price[0]
+        below_line = self.mass[1:] / self.most_mass - rise / max(rise[-1], np.finfo(float).tiny)
+        return Suggestion(self.mass_at(0.0), float(self.mass[1 + np.argmax(below_line)]))
+
+    def _checked(self, mass: float) -> float:
+        weights = self.problem.source_weights, self.problem.target_weights
+        fixed = FixedMass(mass)
+        fixed.checked(*weights)
+        mass = fixed.amount(*weights)
+        if mass > self.most_mass * (1 + 1e-9):
+            raise Infeasible(mass, self.most_mass)
+        return min(mass, self.most_mass)
+
+    def __repr__(self) -> str:
+        n, m = self.problem.cost.shape
+        return f"<MassPath of {n} x {m}: mass 0 to {self.most_mass:.6g} in {self.price.size} pieces>"
+
+    def __str__(self) -> str:
+        n, m = self.problem.cost.shape
+        adaptive, elbow = self.suggest()
+        lines = [f"Mass path, {n} x {m}", f"  mass      0 to {self.most_mass:.12g} in {self.price.size} pieces"]
+        if self.price.size:
+            lines += [
+                f"  price     {self.price[0]:.6g} to {self.price[-1]:.6g} a unit",
+                f"  adaptive  mass {adaptive:.6g}, value {self.value_at(adaptive):.6g}",
+                f"  elbow     mass {elbow:.6g}, value {self.value_at(elbow):.6g}",
+            ]
+        return "\n".join(lines)

@@ -1,1 +1,0 @@
-"""Solvers: small frozen dataclasses of numbers, and the functions that carry them out."""

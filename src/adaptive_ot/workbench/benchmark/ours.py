@@ -1,0 +1,64 @@
+"""Our own methods for feature benchmarks: adaptive transport, and its family for comparison."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.marginals import Equal, FixedMass, Marginals, SoftKL
+from adaptive_ot.workbench.benchmark.method import Method, Prediction, classifier, stacked
+
+# Unbalanced transport has no exact solver. The joint cost is scale-free: this much entropy is as much everywhere.
+SOFT = SoftKL(0.5), Entropic(0.05)
+
+
+def joint(marginals: Marginals | None = None, solver: Entropic | None = None) -> Method:
+    """Features and labels matched jointly, under one of the models of the family."""
+
+    def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
+        from adaptive_ot.adapt import JointTransportClassifier
+
+        return _fitted(JointTransportClassifier(marginals=marginals, solver=solver), x_source, y_source, x_target)
+
+    return Method(run)
+
+
+def labels(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
+    """Labels that travel along the plan."""
+    from adaptive_ot.adapt import LabelTransportClassifier
+
+    return _fitted(LabelTransportClassifier(), x_source, y_source, x_target)
+
+
+def mapping(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
+    """Sources that are moved to the target, and a classifier trained on them where they arrive."""
+    from adaptive_ot.adapt import TransportAdapter
+
+    x, y, domain = stacked(x_source, y_source, x_target)
+    adapter = TransportAdapter().fit(x, y, sample_domain=domain)
+    moved = adapter.transform(x_source, sample_domain=np.ones(len(x_source), dtype=int))
+    return _prediction(adapter, classifier().fit(moved, y_source).predict(x_target))
+
+
+def _fitted(model: Any, x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
+    x, y, domain = stacked(x_source, y_source, x_target)
+    model.fit(x, y, sample_domain=domain)
+    return _prediction(model, model.predict(x_target))
+
+
+def _prediction(model: Any, predicted: np.ndarray) -> Prediction:
+    mass, score = getattr(model, "transported_mass_", None), getattr(model, "target_outlier_score_", None)
+    return Prediction(predicted, mass, score)
+
+
+OURS = {
+    "AOT (joint)": joint(),
+    "AOT mapping": Method(mapping),
+    "AOT labels": Method(labels),
+    "Kantorovich (joint)": joint(Equal()),
+    "partial 0.5 (joint)": joint(FixedMass(0.5)),
+    "partial 0.75 (joint)": joint(FixedMass(0.75)),
+    "unbalanced 0.5 (joint)": joint(*SOFT),
+}

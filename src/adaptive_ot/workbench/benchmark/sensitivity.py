@@ -1,0 +1,170 @@
+"""Sensitivity studies: each parameter of a method alone, around its default."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from adaptive_ot._validation import describe, nearest
+from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.benchmark.deep import DeepBenchmark, assemble, configuration
+from adaptive_ot.workbench.benchmark.plan import Outcome, Plan
+from adaptive_ot.workbench.benchmark.plan_file import Row, read_plan, says
+from adaptive_ot.workbench.benchmark.table import Percent, accuracies, deviation_of, failures, mean_of
+from adaptive_ot.workbench.files import write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from adaptive_ot.plot import Curve
+
+ABOUT = (
+    "Accuracy in percent of the last iterate. Each parameter alone is varied, the others stand at their defaults; "
+    "the row of the default is the same in all tables.\n"
+)
+
+
+class Grid(NamedTuple):
+    """The values of one parameter, ascending, its default among them, and the row of the benchmark for each."""
+
+    parameter: str
+    default: float
+    values: list[float]
+    rows: list[str]
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{short(value)}{' (default)' * (value == self.default)}" for value in self.values]
+
+
+def prepare(path: Path, output: Path) -> tuple[Plan, DeepBenchmark]:
+    """Check everything that can be checked before the work starts.
+
+    Parameters
+    ----------
+    path
+        A plan file with one method, "aot" if it names none, and a table [grid]; see docs/deep_benchmark.md.
+    output
+        The directory of the study.
+
+    Returns
+    -------
+    Plan, DeepBenchmark
+        The cells, and what computes their numbers.
+    """
+    content = read_plan(path, frozenset({"grid", "baseline"}))
+    with says(path):
+        if len(content.rows) > 1:
+            raise InvalidInput("methods", "must be one at most", len(content.rows), "Write a plan for each.")
+    row = content.rows[0] if content.rows else content.row({"method": "aot"})
+    with says(path, row.name):
+        settings = configuration(row, output).settings
+    with says(path):
+        grids = _grids(content.more.get("grid"), row, settings)
+        baseline = _baseline(content.more.get("baseline"), row)
+    varied = [
+        _varied(row, name, grid.parameter, value)
+        for grid in grids
+        for value, name in zip(grid.values, grid.rows, strict=True)
+        if name != row.name
+    ]
+    content = content._replace(rows=(*baseline, row, *varied))
+    more = {"grid": [grid._asdict() for grid in grids], "baseline": baseline[0].name if baseline else None}
+    return assemble(content, output, more)
+
+
+def markdown(plan: Plan, outcomes: list[Outcome]) -> str:
+    """One table a parameter: a row for every value, and for the baseline."""
+    tables = [accuracies(*part_of(plan, outcomes, grid), heading=grid.parameter) for grid in grids_of(plan)]
+    return "\n".join(part for part in (*tables, ABOUT, failures(outcomes)) if part)
+
+
+def draw(plan: Plan, outcomes: list[Outcome], path: Path) -> None:
+    """The same as a picture."""
+    figure = curves(plan, outcomes)
+    write_atomically("output", path, lambda file: figure.savefig(file, format="png"))
+
+
+def curves(plan: Plan, outcomes: list[Outcome]) -> Figure:
+    """Means over tasks, with the deviation over seeds if there are several; gaps where nothing has run yet."""
+    from adaptive_ot.plot import sensitivity
+
+    baseline, name = None, plan.settings["baseline"]
+    if name:
+        mean = mean_of(Percent.of(plan, outcomes).means()[plan.methods.index(name)])
+        baseline = None if math.isnan(mean) else (name, mean)
+    return sensitivity([_curve(plan, outcomes, grid) for grid in grids_of(plan)], baseline)
+
+
+def short(value: float) -> str:
+    """
+    Examples
+    --------
+    >>> short(0.5), short(2.0), short(1 / 3)
+    ('0.5', '2', '0.3333333333333333')
+    """
+    text = f"{value:g}"
+    return text if float(text) == value else repr(value)
+
+
+def _grids(found: Any, row: Row, settings: Mapping[str, Any]) -> list[Grid]:
+    if not (isinstance(found, dict) and found):
+        raise InvalidInput("grid", "must be a table of values", describe(found), "Write beta = [0.5, 2] under [grid].")
+    numbers = {name: value for name, value in settings.items() if _is_number(value)}
+    grids = []
+    for parameter, values in found.items():
+        if parameter not in numbers:
+            remedy = f"{nearest(parameter, numbers)}Choose from: {', '.join(numbers)}."
+            raise InvalidInput(f"grid '{parameter}'", f"must be a number that '{row.name}' has", "another", remedy)
+        if not (isinstance(values, list) and values and all(map(_is_number, values))):
+            remedy = f"Write {parameter} = [0.5, 2], say."
+            raise InvalidInput(f"grid '{parameter}'", "must be a list of finite numbers", describe(values), remedy)
+        default = numbers[parameter]
+        ascending = sorted({*values, default})
+        rows = [row.name if value == default else f"{parameter} = {short(value)}" for value in ascending]
+        grids.append(Grid(parameter, default, ascending, rows))
+    return grids
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _baseline(method: Any, row: Row) -> list[Row]:
+    """Another method under the same conditions."""
+    if method is None:
+        return []
+    if not isinstance(method, str):
+        raise InvalidInput("baseline", "must be the name of a method", describe(method), 'Write "source-only", say.')
+    conditions = {name: value for name, value in row.options.items() if name not in ("settings", "published")}
+    return [row._replace(name=method, options=conditions | {"method": method})]
+
+
+def _varied(row: Row, name: str, parameter: str, value: float) -> Row:
+    settings = row.options.get("settings", {}) | {parameter: value}
+    return row._replace(name=name, options=row.options | {"settings": settings})
+
+
+def grids_of(plan: Plan) -> list[Grid]:
+    """The parameters that the plan varies."""
+    return [Grid(**grid) for grid in plan.settings["grid"]]
+
+
+def part_of(plan: Plan, outcomes: list[Outcome], grid: Grid) -> tuple[Plan, list[Outcome]]:
+    """The benchmark as it would be with the values of one parameter for methods."""
+    labels = dict(zip(grid.rows, grid.labels, strict=True))
+    if plan.settings["baseline"]:
+        labels[plan.settings["baseline"]] = plan.settings["baseline"]
+    part = Plan(plan.tasks, tuple(labels.values()), plan.seeds, {})
+    chosen = [outcome for outcome in outcomes if outcome.cell.method in labels]
+    return part, [each._replace(cell=each.cell._replace(method=labels[each.cell.method])) for each in chosen]
+
+
+def _curve(plan: Plan, outcomes: list[Outcome], grid: Grid) -> Curve:
+    from adaptive_ot.plot import Curve
+
+    means = Percent.of(*part_of(plan, outcomes, grid)).means()[: len(grid.rows)]
+    deviations = list(map(deviation_of, means)) if len(plan.all_seeds) > 1 else None
+    return Curve(grid.parameter, grid.values, list(map(mean_of, means)), deviations, grid.default)

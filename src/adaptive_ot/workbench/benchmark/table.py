@@ -1,0 +1,197 @@
+"""The results of a benchmark for people (results.md) and for programs (results.json)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_ot.workbench.benchmark.plan import Outcome, Plan
+from adaptive_ot.workbench.environment import environment
+from adaptive_ot.workbench.files import write_atomically
+
+FAILED, MISSING = "failed", "–"
+ABOUT = "Seconds for one fit and prediction."
+
+# Numbers that only the labels of the target can tell.
+ORACLE = frozenset({"best_accuracy", "plan_purity"})
+ORACLE_MARK = " (oracle)"
+ABOUT_ORACLES = "Oracle: chosen or judged by labels of the target, which no method sees."
+
+
+class Column(NamedTuple):
+    """A heading, and for every method what to print; and by what to find the best, with its deviation over seeds."""
+
+    heading: str
+    texts: list[str]
+    values: list[float] | None = None
+    deviations: list[float] | None = None
+
+    def best(self) -> list[bool]:
+        """Which ones have the highest value, as printed."""
+        printed = [round(value, 1) for value in self.values or [np.nan] * len(self.texts)]
+        highest = max((value for value in printed if not np.isnan(value)), default=None)
+        return [value == highest for value in printed]
+
+    def shown(self) -> list[str]:
+        """The texts, the best in bold."""
+        return [f"**{text}**" if best else text for text, best in zip(self.texts, self.best(), strict=True)]
+
+
+def write_results(directory: Path, plan: Plan, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
+    """Write results.md, the table if no other text is given, and results.json, and say where they are."""
+    described = {
+        "plan": plan.record(),
+        "environment": environment(),
+        "cells": [outcome.record() for outcome in outcomes],
+    }
+    text = markdown(plan, outcomes) if text is None else text
+    contents = {"results.md": text, "results.json": json.dumps(described, indent=2) + "\n"}
+    for name, content in contents.items():
+        write_atomically("output", directory / name, lambda file, content=content: file.write(content.encode()))
+    return directory / "results.md", directory / "results.json"
+
+
+def markdown(plan: Plan, outcomes: list[Outcome], about: str = ABOUT) -> str:
+    """Accuracies of methods x tasks with their means, other numbers if there are any, and what failed."""
+    parts = [accuracies(plan, outcomes), caption(plan, about), _other_numbers(plan, outcomes), failures(outcomes)]
+    return "\n".join(part for part in parts if part)
+
+
+def accuracies(plan: Plan, outcomes: list[Outcome], heading: str = "method") -> str:
+    """One row a method, under this heading, and one column a task, in percent."""
+    return _table(heading, plan.methods, accuracy_columns(plan, outcomes))
+
+
+def accuracy_columns(plan: Plan, outcomes: list[Outcome]) -> list[Column]:
+    """One column a task, in percent; means over groups of tasks and over all; seeds where they differ; seconds."""
+    percent = Percent.of(plan, outcomes)
+    groups = list(dict.fromkeys(group for group, _ in plan.tasks))
+    columns = []
+    for group in groups:
+        members = [at for at, task in enumerate(plan.tasks) if task[0] == group]
+        columns += [_column(plan.tasks[at][1], percent.of_tasks([at]), spread=False) for at in members]
+        if len(groups) > 1:
+            columns.append(_column(f"{group} mean", percent.of_tasks(members)))
+    columns.append(_column("mean", percent))
+    return [*columns, *_seeds(percent), _seconds(plan, outcomes)]
+
+
+class Percent(NamedTuple):
+    """Accuracies of methods x tasks x seeds, NaN where a cell failed, and which cells are there at all."""
+
+    values: np.ndarray
+    planned: np.ndarray
+
+    @classmethod
+    def of(cls, plan: Plan, outcomes: list[Outcome]) -> Percent:
+        shape = len(plan.methods), len(plan.tasks), len(plan.all_seeds)
+        values, planned = np.full(shape, np.nan), np.zeros(shape, bool)
+        for (group, task, method, seed), numbers, _ in outcomes:
+            at = plan.methods.index(method), plan.tasks.index((group, task)), plan.all_seeds.index(seed)
+            planned[at] = True
+            values[at] = 100 * (numbers or {}).get("accuracy", np.nan)
+        return cls(values, planned)
+
+    def of_tasks(self, tasks: list[int]) -> Percent:
+        return Percent(self.values[:, tasks], self.planned[:, tasks])
+
+    def means(self) -> list[np.ndarray]:
+        """For every method the means over tasks, one for each of the seeds that have all of the tasks."""
+        return [
+            values.mean(axis=0)[planned.all(axis=0)] for values, planned in zip(self.values, self.planned, strict=True)
+        ]
+
+
+def _column(heading: str, percent: Percent, spread: bool = True) -> Column:
+    """The mean over tasks and seeds, with the deviation over seeds of the mean over tasks."""
+    means = percent.means()
+    texts = [_text(of_seeds, spread) for of_seeds in means]
+    return Column(heading, texts, list(map(mean_of, means)), list(map(deviation_of, means)))
+
+
+def _text(of_seeds: np.ndarray, spread: bool) -> str:
+    if not of_seeds.size:
+        return MISSING
+    if np.isnan(of_seeds).any():
+        return FAILED
+    deviation = f" ± {deviation_of(of_seeds):.1f}" if spread and of_seeds.size > 1 else ""
+    return f"{mean_of(of_seeds):.1f}{deviation}"
+
+
+def mean_of(of_seeds: np.ndarray) -> float:
+    """NaN of nothing."""
+    return float(of_seeds.mean()) if of_seeds.size else np.nan
+
+
+def deviation_of(of_seeds: np.ndarray) -> float:
+    """NaN of fewer than two."""
+    return float(of_seeds.std(ddof=1)) if of_seeds.size > 1 else np.nan
+
+
+def _seeds(percent: Percent) -> list[Column]:
+    """Over how many seeds the means are, where that differs."""
+    sizes = [of_seeds.size for of_seeds in percent.means()]
+    return [Column("seeds", [str(size) if size else MISSING for size in sizes])] if len(set(sizes)) > 1 else []
+
+
+def _seconds(plan: Plan, outcomes: list[Outcome]) -> Column:
+    return Column("seconds", [_mean(outcomes, method, "seconds", ".2f") or FAILED for method in plan.methods])
+
+
+def caption(plan: Plan, about: str) -> str:
+    """What the numbers of the table are."""
+    spread = ""
+    if plan.only:
+        spread = ", of the seeds that ran all tasks; ± the standard deviation over seeds of the mean over tasks"
+    elif len(plan.all_seeds) > 1:
+        spread = f", ± the standard deviation over {len(plan.all_seeds)} seeds of the mean over tasks"
+    return f"Accuracy in percent; means over tasks and seeds{spread}. {about}\n"
+
+
+def _other_numbers(plan: Plan, outcomes: list[Outcome]) -> str:
+    methods, columns = other_columns(plan, outcomes)
+    note = f"\n{ABOUT_ORACLES}\n" if any(ORACLE_MARK in column.heading for column in columns) else ""
+    return _table("method", methods, columns) + note if columns else ""
+
+
+def other_columns(plan: Plan, outcomes: list[Outcome]) -> tuple[list[str], list[Column]]:
+    """Means over tasks and seeds of whatever else there is, for the methods that have some of it."""
+    names = dict.fromkeys(name for outcome in outcomes for name in outcome.numbers or ())
+    names = [name for name in names if name not in ("accuracy", "seconds")]
+    methods = [method for method in plan.methods if any(_mean(outcomes, method, name, "") for name in names)]
+    return methods, [
+        Column(
+            name.replace("_", " ") + (ORACLE_MARK if name in ORACLE else ""),
+            [_mean(outcomes, method, name, ".3f") for method in methods],
+        )
+        for name in names
+    ]
+
+
+def failures(outcomes: list[Outcome]) -> str:
+    """Which methods failed, how often, and why."""
+    reasons = Counter((each.cell.method, each.error) for each in outcomes if each.numbers is None)
+    return "".join(f"- {method} failed {times} x: {error}\n" for (method, error), times in reasons.items())
+
+
+def _mean(outcomes: list[Outcome], method: str, name: str, form: str) -> str:
+    """Over all finished cells of a method that have this number; nothing if none has."""
+    of_method = [outcome.numbers for outcome in outcomes if outcome.numbers and outcome.cell.method == method]
+    values = [numbers[name] for numbers in of_method if name in numbers]
+    return format(float(np.mean(values)), form) if values else ""
+
+
+def _table(heading: str, methods: Iterable[str], columns: list[Column]) -> str:
+    """Markdown that is aligned for those who read it as it is."""
+    texts = [[heading, *methods], *([column.heading, *column.shown()] for column in columns)]
+    texts = [[cell.replace("|", "\\|") for cell in column] for column in texts]
+    widths = [max(map(len, column)) for column in texts]
+    first, *others = ([cell.rjust(width) for cell in column] for column, width in zip(texts, widths, strict=True))
+    header, *rows = zip([cell.strip().ljust(widths[0]) for cell in first], *others, strict=True)
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    return "".join(f"| {' | '.join(row)} |\n" for row in (header, rule, *rows))

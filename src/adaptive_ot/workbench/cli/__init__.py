@@ -1,0 +1,69 @@
+"""The command line: ``adaptive-ot solve`` and so on.
+
+Exit codes: 0 done; 1 the self-test or some cells of a benchmark failed, or stdout could not be written; 2 bad usage or
+bad input, with one line on stderr; 3 not converged; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Sequence
+
+from adaptive_ot.errors import AdaptiveOTError, MissingDependency, NotConverged
+
+DONE, FAILED, REFUSED, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit code comes back.
+
+    Parameters
+    ----------
+    arguments
+        The words after ``adaptive-ot``; those of the process by default.
+
+    Examples
+    --------
+    >>> main(["solve", "missing.npy"])  # and stderr says that there is no such file
+    2
+    """
+    try:
+        return _run(sys.argv[1:] if arguments is None else list(arguments))
+    except NotConverged as error:
+        return _complain(str(error), NOT_CONVERGED)
+    except AdaptiveOTError as error:
+        return _complain(str(error), REFUSED)
+    except MemoryError:
+        return _complain("not enough memory: give points instead of a cost matrix, or a sparse cost (.npz)", REFUSED)
+    except KeyboardInterrupt as stop:
+        return _complain(str(stop) or "interrupted", INTERRUPTED)
+    except OSError as error:  # files have their own messages, so this is stdout: a full disk, or a reader that left
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED if isinstance(error, BrokenPipeError) else _complain(f"cannot print: {error.strerror}", FAILED)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        import rich  # noqa: F401
+        from cyclopts import CycloptsError
+    except ImportError as error:
+        raise MissingDependency(error.name or "cyclopts", "cli") from None
+    from adaptive_ot.workbench.cli.app import app
+    from adaptive_ot.workbench.cli.deep_app import field_in_a_file
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # for file names that the terminal cannot show
+    try:
+        code = app(arguments) or DONE
+        sys.stdout.flush()
+        return code
+    except CycloptsError as error:
+        error.verbose = False
+        return _complain(f"{field_in_a_file(error) or error} Try: adaptive-ot --help", REFUSED)
+
+
+def _complain(message: str, code: int) -> int:
+    print("adaptive-ot:", " ".join(message.split()), file=sys.stderr)
+    return code

@@ -1,0 +1,79 @@
+"""The report of a solve: its record, and the page made from it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_ot import Progress, Solution, plot
+from adaptive_ot.costs import PointCost
+from adaptive_ot.plot.columns import LONGEST_COLUMN
+from adaptive_ot.workbench.environment import environment
+from adaptive_ot.workbench.report import MOST_SAMPLES, write_report
+from adaptive_ot.workbench.report.contents import Match, Samples
+from adaptive_ot.workbench.report.pictures import Drawn, drawn
+from adaptive_ot.workbench.report.record import SOLVE, write_record
+from adaptive_ot.workbench.report.solutions import VALUES_SHOWN, match_of
+
+# More points are one blot.
+MOST_POINTS = 20_000
+
+
+def report(
+    folder: Path,
+    solution: Solution,
+    summary: Mapping[str, Any],
+    configuration: Mapping[str, Any],
+    trace: Sequence[Progress],
+) -> list[str]:
+    """Write everything into a directory, in the place of an older report; the paths of the files."""
+    about = {**summary, "configuration": configuration, "environment": environment()}
+    names = write_record("--report", folder, SOLVE, about, _match(solution), _pictures(solution, trace))
+    write_report(folder)
+    return names
+
+
+def _match(solution: Solution) -> Match | None:
+    problem = solution.problem
+    if max(problem.cost.shape) > MOST_SAMPLES:
+        return None
+    points = _points(solution) or (None, None)
+    weights = problem.source_weights, problem.target_weights
+    sides = []
+    for size, where, weight in zip(problem.cost.shape, points, weights, strict=True):
+        numbered = [f"#{k}" for k in range(size)]  # as in files of plans
+        if where is None:
+            sides.append(Samples(names=numbered, weights=weight))
+        else:
+            columns = [f"axis {k}" for k in range(where.shape[1])][:VALUES_SHOWN]
+            sides.append(Samples(names=numbered, weights=weight, values=where[:, :VALUES_SHOWN], columns=columns))
+    return match_of(solution, *sides)
+
+
+def _pictures(solution: Solution, trace: Sequence[Progress]) -> dict[str, Drawn]:
+    n, m = solution.problem.cost.shape
+    pictures = {}
+    if n + m <= MOST_POINTS if _points(solution) else max(n, m) <= LONGEST_COLUMN:
+        pictures["transport"] = drawn(lambda: plot.transport(solution))
+    pictures["plan"] = drawn(lambda: plot.plan(solution))
+    known = _known(solution, trace)
+    if len(known) > 1:
+        pictures["convergence"] = drawn(lambda: plot.convergence({solution.problem.marginals.title: known}))
+    return pictures
+
+
+def _known(solution: Solution, trace: Sequence[Progress]) -> list[Progress]:
+    """Steps of which something was proved; an exact solve does not report its last."""
+    if any(now.epsilon is not None for now in trace):
+        return [now for now in trace if math.isfinite(now.error)]
+    end = [trace[-1]._replace(iterations=solution.iterations, gap=solution.gap)] if trace else []
+    return [now for now in (*trace, *end) if math.isfinite(now.gap)]
+
+
+def _points(solution: Solution) -> tuple[np.ndarray, np.ndarray] | None:
+    cost = solution.problem.cost
+    return (cost.x, cost.z) if isinstance(cost, PointCost) and cost.x.shape[1] else None

@@ -1,0 +1,132 @@
+"""Pages that show what was matched, and what was left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from adaptive_ot._validation import whole_number
+from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.files import one_with, suffix_of, trouble, write_atomically
+
+if TYPE_CHECKING:
+    from adaptive_ot.workbench.report.contents import Page
+
+__all__ = ["write_report"]
+
+PAGE = "report.html"
+
+# Of a side: more could not be looked at one by one; and so many are, of a training run.
+MOST_SAMPLES = 10_000
+SAMPLES = 1000
+
+# What tells a directory of each kind.
+TRAINING, BENCHMARK, SUMMARY = "run.json", "plan.json", "summary.json"
+
+
+def write_report(
+    path: Path | str,
+    output: Path | str | None = None,
+    *,
+    root: Path | str | None = None,
+    samples: int | None = None,
+    device: str | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Write one self-contained HTML page about a solve, an adaptation, a training run or a whole benchmark.
+
+    Parameters
+    ----------
+    path
+        The directory of a training run or a benchmark, or one that ``adaptive-ot solve`` or ``adapt`` wrote with
+        ``--report``.
+    output
+        Where to write the page, as .html; by default `path`/report.html.
+    root
+        Of a training run: where its dataset is now, if it has moved.
+    samples
+        Of a training run: the most images of either domain that are looked at; 1000, if not given.
+    device
+        Of a training run: where its network looks at them, as PyTorch names it; "auto", as if not given, is a GPU if
+        there is one.
+    progress
+        Called with the name of every step before it begins.
+
+    Returns
+    -------
+    Where the page is.
+
+    Examples
+    --------
+    >>> write_report("nowhere")
+    Traceback (most recent call last):
+    adaptive_ot.errors.InvalidInput: path 'nowhere' must exist; got no such directory. Check the path.
+    """
+    path = Path(path)
+    if samples is not None and whole_number("samples", samples, minimum=1) > MOST_SAMPLES:
+        rule = f"must be at most {MOST_SAMPLES}, as many as can be looked at"
+        raise InvalidInput("samples", rule, samples, "Choose fewer.")
+    place = path / PAGE if output is None else Path(output)
+    kind = _kind(path)
+    _check_output(place)
+    for name, given in (("root", root), ("samples", samples), ("device", device)):
+        if given is not None and kind != TRAINING:
+            raise InvalidInput(name, "goes with a training run", f"'{path}', which is none", "Leave it away.")
+    report = progress or (lambda _: None)
+    report(f"reading {path}")
+    if kind == TRAINING:
+        from adaptive_ot.workbench.report.trained import page_of
+
+        place_of_data = None if root is None else Path(root)
+        page = page_of(path, root=place_of_data, samples=samples or SAMPLES, device=device or "auto", report=report)
+    else:
+        page = _page(path, kind)
+    report(f"writing {place}")
+    _write(place, page)
+    return place
+
+
+def _kind(path: Path) -> str:
+    """The file that tells what a directory holds."""
+    name = f"path '{path}'"
+    with trouble(name, "must be a directory that can be read"):
+        if not path.exists():
+            raise InvalidInput(name, "must exist", "no such directory", "Check the path.")
+        if not path.is_dir():
+            raise InvalidInput(name, "must be a directory", "a file", "Name the directory that it lies in.")
+        found = sorted(each.name for each in path.iterdir())
+    for kind in (TRAINING, BENCHMARK, SUMMARY):
+        if kind in found:
+            return kind
+    rule = "must hold a training run, a benchmark, or what 'adaptive-ot solve' or 'adapt' wrote with --report"
+    raise InvalidInput(name, rule, one_with(found), "Check the path.")
+
+
+def _check_output(place: Path) -> None:
+    name = f"output '{place}'"
+    if place.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInput(name, "must end in .html", suffix_of(place), "Choose another name.")
+    with trouble(name, "must be a place to write to"):
+        if place.is_dir():
+            raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
+        if not place.parent.is_dir():
+            raise InvalidInput(name, "must lie in a directory that exists", f"'{place.parent}'", "Create it first.")
+
+
+def _page(path: Path, kind: str) -> Page:
+    if kind == BENCHMARK:
+        from adaptive_ot.workbench.report.benchmarked import page_of
+
+        return page_of(path)
+    from adaptive_ot.workbench.report import adapted, record, solved
+
+    found = record.read_record(path)
+    return solved.page_of(found) if found.kind == record.SOLVE else adapted.page_of(found)
+
+
+def _write(place: Path, page: Page) -> None:
+    from adaptive_ot.workbench.report.html.page import render
+
+    content = render(page).encode("utf-8", "replace")
+    write_atomically("output", place, lambda file: file.write(content))

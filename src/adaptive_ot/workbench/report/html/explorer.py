@@ -1,0 +1,223 @@
+"""A match, made small enough for a page: sums over everything, and only those pairs that somebody can ask for.
+
+What `explore` returns is all that the scripts know; `model.js` takes it as it is. Samples, classes and groups go by
+their number, groups of sources are rows, and blocks and cells count row by row:
+
+- mass, count, traces: all that moved, the number of pairs worth a look, and of those that are not
+- most: how many pairs are kept of a sample (partners), of a block and of all
+- classes: their names
+- source, target: lists with an entry for every sample (names, weights, moved, partners, group; images, values, class,
+  predicted, each or None), with one for every group (groups, sizes), the samples that are left alone (left), what the
+  groups are (kind), what the values are called (columns), and how many there were (width)
+- pairs: lists of source, target and mass, sorted by mass; whoever wants the strongest of a sample, a block or a cell
+  takes the first he finds
+- blocks: the mass of every pair of groups, and the number of its pairs
+- map: its height and width, and of the cells with pairs: their numbers (cells), mass and count
+- plan, disagreements: the class by the plan of every target (-1: none), and the targets that are predicted otherwise
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from adaptive_ot.solution import marginal
+from adaptive_ot.workbench.report.contents import Match, Samples
+from adaptive_ot.workbench.report.html.groups import Axis, Classes, axes, number_classes
+from adaptive_ot.workbench.report.images import within_budget
+from adaptive_ot.workbench.report.matches import check_match
+
+# What is kept: so many of the strongest pairs of every sample and every block, and of all.
+PARTNERS = 5
+PAIRS_OF_BLOCK = 24
+PAIRS_OF_ALL = 500
+
+# Sides of the map of samples, and columns of values.
+MOST_CELLS = 400
+MOST_COLUMNS = 24
+
+# Less than this share of a weight is rounding.
+ROUNDING = 1e-9
+
+# Less than this share of the strongest is not worth a look: entropic plans leave a trace of mass on every pair.
+WORTH_A_LOOK = 0.01
+
+# Whoever moves less than this share of the weight is left alone, as the outliers of an adaptation are.
+TAKES_PART = 0.5
+
+# These have their images before others have any.
+SHOWN_FIRST = 100
+
+
+class _Pairs(NamedTuple):
+    """Sorted by mass, the strongest first; equal ones by source and target."""
+
+    source: np.ndarray
+    target: np.ndarray
+    mass: np.ndarray
+
+
+def explore(match: Match) -> dict[str, Any]:
+    """What the script of a page needs to know of a match, as plain lists and numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> side = Samples(names=["a", "b"], weights=np.array([0.5, 0.5]), labels=["cat", "dog"])
+    >>> match = Match(source=side, target=side, rows=np.array([1]), columns=np.array([1]), mass=np.array([0.25]))
+    >>> data = explore(match)
+    >>> data["pairs"], data["blocks"]["mass"], data["source"]["left"]
+    ({'source': [1], 'target': [1], 'mass': [0.25]}, [0.0, 0.0, 0.0, 0.25], [0])
+    """
+    check_match(match)
+    classes = number_classes(match)
+    rows, columns = axes(match, classes)
+    everything = _sorted_pairs(match)
+    worth = _worth_a_look(match, everything)
+    pairs = _Pairs(*(column[worth] for column in everything))
+    all_blocks = rows.members[everything.source] * len(columns.names) + columns.members[everything.target]
+    block = all_blocks[worth]
+    height, width = (min(MOST_CELLS, len(axis.members)) for axis in (rows, columns))
+    cell = _lines(rows, height)[pairs.source] * width + _lines(columns, width)[pairs.target]
+    kept = _leaders(pairs.source, PARTNERS) | _leaders(pairs.target, PARTNERS)
+    kept |= _leaders(block, PAIRS_OF_BLOCK) | _leaders(cell, 1) | (np.arange(len(cell)) < PAIRS_OF_ALL)
+    shown = _Pairs(*(column[kept] for column in pairs))
+    cells, of_cell = np.unique(cell, return_inverse=True)
+    data = {
+        "mass": _short(everything.mass.sum()),
+        "count": len(pairs.mass),
+        "traces": len(everything.mass) - len(pairs.mass),
+        "most": {"partners": PARTNERS, "block": PAIRS_OF_BLOCK, "all": PAIRS_OF_ALL},
+        "classes": classes.names,
+        "source": _side(match.source, rows, everything.source, everything.mass, pairs.source)
+        | {"class": _listed(classes.source), "predicted": _listed(classes.source_predicted)},
+        "target": _side(match.target, columns, everything.target, everything.mass, pairs.target)
+        | {"class": _listed(classes.target), "predicted": _listed(classes.target_predicted)},
+        "pairs": {"source": shown.source.tolist(), "target": shown.target.tolist(), "mass": _digits(shown.mass)},
+        "blocks": _sums(all_blocks, everything.mass, block, len(rows.names) * len(columns.names)),
+        "map": {"height": height, "width": width, "cells": cells.tolist()}
+        | _sums(of_cell, pairs.mass, of_cell, len(cells)),
+        **_judge(match, classes, everything, np.unique(pairs.target)),
+    }
+    return _with_images(match, shown, data)
+
+
+def _merged(rows: Any, columns: Any, mass: Any, shape: tuple[int, int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every pair once, with all of its mass, by row and then by column."""
+    from scipy import sparse
+
+    ends = np.asarray(rows, np.int64), np.asarray(columns, np.int64)
+    csr = sparse.csr_array((np.asarray(mass, np.float64), ends), shape=shape)
+    csr.sum_duplicates()  # SciPy 1.13 does not do so by itself
+    of_row = np.repeat(np.arange(shape[0]), np.diff(csr.indptr))
+    return of_row, csr.indices.astype(np.int64), np.asarray(csr.data)
+
+
+def _sorted_pairs(match: Match) -> _Pairs:
+    """Pairs that carry mass, each once."""
+    shape = len(match.source.names), len(match.target.names)
+    rows, columns, mass = _merged(match.rows, match.columns, match.mass, shape)
+    order = np.argsort(-mass, kind="stable")
+    order = order[mass[order] > 0]
+    return _Pairs(rows[order], columns[order], mass[order])
+
+
+def _worth_a_look(match: Match, pairs: _Pairs) -> np.ndarray:
+    """Which are not far below the strongest of their source, or of their target, if that moves more than a trace."""
+    worth = np.zeros(len(pairs.mass), dtype=bool)
+    for side, index in ((match.source, pairs.source), (match.target, pairs.target)):
+        weights, moved = np.asarray(side.weights, np.float64), marginal(index, pairs.mass, len(side.names))
+        share = np.minimum(1.0, np.divide(moved, weights, out=np.ones(len(moved)), where=weights > 0))
+        strongest = np.zeros(len(moved))
+        np.maximum.at(strongest, index, pairs.mass)
+        moves = share >= WORTH_A_LOOK * share[index].max(initial=0.0)
+        worth |= moves[index] & (pairs.mass >= WORTH_A_LOOK * strongest[index])
+    return worth
+
+
+def _leaders(group: np.ndarray, count: int) -> np.ndarray:
+    """Which pairs are among the first `count` of their group."""
+    order = np.argsort(group, kind="stable")
+    starts = np.flatnonzero(np.diff(group[order], prepend=-1))
+    rank = np.arange(len(group)) - np.repeat(starts, np.diff(np.append(starts, len(group))))
+    leads = np.empty(len(group), dtype=bool)
+    leads[order] = rank < count
+    return leads
+
+
+def _lines(axis: Axis, count: int) -> np.ndarray:
+    """The row (or column) of the map, of so many, that every sample falls into when they are sorted by group."""
+    position = np.empty(len(axis.members), dtype=np.int64)
+    position[np.argsort(axis.members, kind="stable")] = np.arange(len(position))
+    return position * count // max(1, len(position))
+
+
+def _sums(group: np.ndarray, mass: np.ndarray, counted: np.ndarray, size: int) -> dict[str, Any]:
+    """The mass of every group, and how many pairs are counted there."""
+    return {"mass": _digits(marginal(group, mass, size)), "count": np.bincount(counted, minlength=size).tolist()}
+
+
+def _side(side: Samples, axis: Axis, index: np.ndarray, mass: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
+    size = len(side.names)
+    weights = np.asarray(side.weights, dtype=np.float64)
+    moved = marginal(index, mass, size)
+    left = np.flatnonzero(moved < (TAKES_PART - ROUNDING) * weights)
+    values = None if side.values is None else np.asarray(side.values)[:, :MOST_COLUMNS]
+    return {
+        "names": list(side.names),
+        "weights": _digits(weights),
+        "moved": _digits(moved),
+        "partners": np.bincount(counted, minlength=size).tolist(),
+        "left": left[np.argsort(moved[left] - weights[left], kind="stable")].tolist(),
+        "kind": axis.kind,
+        "groups": axis.names,
+        "sizes": axis.sizes.tolist(),
+        "group": axis.members.tolist(),
+        "values": None if values is None else [_digits(row) for row in values],
+        "columns": list(side.columns)[:MOST_COLUMNS],
+        "width": len(side.columns),
+    }
+
+
+def _judge(match: Match, classes: Classes, pairs: _Pairs, matched: np.ndarray) -> dict[str, Any]:
+    """The class from which every matched target receives most, and those of which a classifier says another."""
+    if classes.source is None:
+        return {"plan": None, "disagreements": None}
+    shape = len(match.target.names), max(1, len(classes.names))
+    targets, labels, received = _merged(pairs.target, classes.source[pairs.source], pairs.mass, shape)
+    order = np.lexsort([labels, -received])
+    best = order[_leaders(targets[order], 1)]
+    best = best[np.isin(targets[best], matched)]
+    plan = np.full(shape[0], -1)
+    plan[targets[best]] = labels[best]
+    differ = None if classes.target_predicted is None else (plan >= 0) & (plan != classes.target_predicted)
+    return {"plan": plan.tolist(), "disagreements": None if differ is None else np.flatnonzero(differ).tolist()}
+
+
+def _with_images(match: Match, pairs: _Pairs, data: dict[str, Any]) -> dict[str, Any]:
+    """The images of those who are shown first; where room is short, others have none."""
+    n, m = len(match.source.names), len(match.target.names)
+    images = [*([None] * n if match.source.images is None else match.source.images)]
+    images += [*([None] * m if match.target.images is None else match.target.images)]
+    ends = np.column_stack([pairs.source, n + pairs.target]).ravel()
+    left = data["source"]["left"][:SHOWN_FIRST]
+    targets = data["target"]["left"][:SHOWN_FIRST] + (data["disagreements"] or [])[:SHOWN_FIRST]
+    wanted = [ends[: 2 * SHOWN_FIRST], np.array(left, np.int64), n + np.array(targets, np.int64), ends]
+    uris = within_budget(images, np.concatenate(wanted))
+    data["source"]["images"] = None if match.source.images is None else uris[:n]
+    data["target"]["images"] = None if match.target.images is None else uris[n:]
+    return data
+
+
+def _listed(numbers: np.ndarray | None) -> list[int] | None:
+    return None if numbers is None else numbers.tolist()
+
+
+def _short(number: Any) -> float | str:
+    """Six digits of it; JSON has no infinities."""
+    return float(f"{number:.6g}") if np.isfinite(number) else str(number)
+
+
+def _digits(numbers: np.ndarray) -> list[float | str]:
+    return [_short(number) for number in numbers.tolist()]

@@ -1,0 +1,151 @@
+"""The page of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from adaptive_ot import plot
+from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.device import pick_device
+from adaptive_ot.deep.embedding import Embedding, Side, embed
+from adaptive_ot.deep.judging import Result
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import TransportMethod
+from adaptive_ot.deep.run_directory import METRICS, read_account
+from adaptive_ot.errors import AdaptiveOTError
+from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
+from adaptive_ot.workbench.report.fields import counted, folded
+from adaptive_ot.workbench.report.pictures import drawn
+from adaptive_ot.workbench.report.solutions import explorer, match_of, weigh_the_same
+from adaptive_ot.workbench.report.thumbnails import thumbnails
+
+# Numbers of a line that make no curve.
+NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
+
+ROOMS = "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
+NEIGHBOURS = "What decides is not what an image itself is taken for, but its neighbours in the target."
+
+ORACLE = "oracle: judged by labels of the target, which the training never sees"
+
+
+def page_of(path: Path, *, root: Path | None, samples: int, device: str, report: Callable[[str], None]) -> Page:
+    """How a run went, finished or not, and whom its network and its method would match."""
+    account = read_account(path)
+    config, lines = account.config, account.lines
+    result = None if account.result is None else Result.of(account.result, path)
+    parts: list[Part] = [Facts("Result", _result(result)) if result else _so_far(lines, config.iterations)]
+    if any(set(line) - NOT_DRAWN for line in lines):
+        report("drawing how it went")
+        text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
+        light, dark = drawn(lambda: plot.training(lines))
+        parts.append(Picture("Training", light, dark, text))
+    elif result:
+        parts.append(Note(f"How the training went cannot be drawn: {METRICS} holds no numbers.", "warning"))
+    parts += _classes(result, lines)
+    if result:
+        parts += _explored(path, config, root, samples, device, report)
+    parts.append(folded("Configuration", config.record()))
+    for number, each in enumerate(account.environments, start=1):
+        title = "Environment" if len(account.environments) == 1 else f"Environment {number}"
+        parts.append(folded(title, each if isinstance(each, Mapping) else {"unknown": each}))
+    title = f"{config.method}: {config.source} to {config.target}"
+    return Page(title, f"A training run of adaptive-ot on {config.dataset}", parts)
+
+
+def _so_far(lines: list[dict[str, Any]], iterations: int) -> Note:
+    step = int(lines[-1]["step"]) + 1 if lines else 0
+    last = next((line for line in reversed(lines) if "accuracy" in line), None)
+    so_far = f" It had {last['accuracy']:.1%} of the target right at step {int(last['step']) + 1:,}." if last else ""
+    return Note(
+        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the command that started "
+        "it again, and it goes on. Who is matched with whom can be seen when it is finished.",
+        "warning",
+    )
+
+
+def _result(of: Result) -> list[tuple[str, str]]:
+    rows = [
+        ("accuracy", f"{of.accuracy:.1%} of the target's images, after the last step"),
+        ("mean class", f"{of.mean_class_accuracy:.1%}, every class counted once"),
+        ("best", f"{of.best_accuracy:.1%} at step {of.best_step:,} ({ORACLE})"),
+    ]
+    if of.transported_mass is not None:
+        rows.append(("mass", f"{of.transported_mass:.3g} of 1 transported, over the last tenth"))
+    if of.plan_purity is not None:
+        rows.append(("purity", f"{of.plan_purity:.1%} of it within a class ({ORACLE})"))
+    if of.bad_images:
+        rows.append(("left out", f"{counted(of.bad_images, 'image')} that could not be used"))
+    return [*rows, ("effort", f"{counted(of.steps, 'step')} in {of.seconds:,.0f} s")]
+
+
+def _classes(result: Result | None, lines: list[dict[str, Any]]) -> list[Table]:
+    """The accuracy of every class, after the last step or at the last evaluation."""
+    evaluated = [line for line in lines if "per_class" in line]
+    if result:
+        per_class, when = result.per_class, "After the last step."
+    elif evaluated:
+        per_class, when = evaluated[-1]["per_class"], f"At step {evaluated[-1]['step'] + 1:,}."
+    else:
+        return []
+    rows = [(name, round(100 * accuracy, 1)) for name, accuracy in per_class.items()]
+    return [Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Labels of the target tell.")]
+
+
+def _explored(
+    path: Path, config: Config, root: Path | None, samples: int, device: str, report: Callable[[str], None]
+) -> list[Part]:
+    """The plan over some images; or why there is none, if that is not for the caller to mend now."""
+    pick_device(device)
+    if root is not None:
+        read_domains(config.dataset, root, config.source, config.target, config.target_classes)
+    try:
+        embedding = embed(path, root=root, samples=samples, device=device, progress=report)
+    except AdaptiveOTError as error:
+        remedy = "If the data have moved, say with --root where they are now."
+        return [Note(f"Who is matched with whom cannot be shown: {error} {remedy}", "warning")]
+    report("matching the images")
+    return _matched(embedding, config)
+
+
+def _matched(embedding: Embedding, config: Config) -> list[Part]:
+    source, target, classes, method = embedding.source, embedding.target, embedding.classes, embedding.method
+    parts: list[Part] = []
+    if not isinstance(method, TransportMethod):
+        method = AOT(AOT.defaults(), source.features.shape[1], len(classes))
+        text = f"The method {config.method} makes no plan itself. This one is by the scale-free cost of AOT."
+        parts.append(Note(text))
+    solution = method.match(embedding.pair())
+    if not solution.status.succeeded:
+        parts.append(Note(f"The plan is not as precise as asked: {solution.status.value}.", "warning"))
+    names = np.array(classes)
+    light, dark = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
+    text = "How much every class sends and receives, and what it has."
+    about = (
+        f"{len(source.names):,} images of {config.source}, as many of every class as there are, and "
+        f"{len(target.names):,} of {config.target}, at random. Labels of the target are shown, and not used."
+    )
+    problem = solution.problem
+    if not weigh_the_same(problem.source_weights):
+        about = f"{about} {ROOMS}"
+    if method.neighbours is not None:
+        about = f"{about} {NEIGHBOURS}"
+    parts.append(Picture("Mass between classes", light, dark, text, about))
+    sides = (source, problem.source_weights), (target, problem.target_weights)
+    match = match_of(solution, *(_samples(side, weights, classes) for side, weights in sides))
+    return [*parts, explorer(match, len(solution.support[0]), solution.mass)]
+
+
+def _samples(side: Side, weights: np.ndarray, classes: tuple[str, ...]) -> Samples:
+    predicted = side.probabilities.argmax(1).cpu().numpy()
+    return Samples(
+        names=side.names,
+        weights=weights,
+        labels=[classes[k] for k in side.labels],
+        predicted=[classes[k] for k in predicted],
+        images=thumbnails(side.thumbnails),
+    )
