@@ -16,8 +16,8 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.exact import near as _near
-from adaptive_ot.exact import parametric as _walk
+from adaptive_ot.exact import parametric as _parametric
+from adaptive_ot.exact import pricing as _pricing
 from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.solver import solve_exact
 from budget import mostly_slow
@@ -34,7 +34,8 @@ def small_windows(monkeypatch):
     """Have the smallest problem go through listing windows, blocks, calls and column generation of many kinds."""
     limits = Limits(0, 0, 0, 0, 2, 3, 5000, 1, 5, 16, 2)
     monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
-    monkeypatch.setattr(_near, "NearPairs", partial(_near.NearPairs, limits=limits))
+    pricing_for = _pricing.pricing_for
+    monkeypatch.setattr(_pricing, "pricing_for", lambda cost, base=np.inf, _=None: pricing_for(cost, base, limits))
 
 
 def stored(cost):
@@ -393,7 +394,7 @@ def test_costs_that_tie_up_to_rounding():
 @pytest.fixture
 def listings(monkeypatch):
     """Count how often the pairs of a walk are listed, and how often its kernel is called."""
-    counts = {"below": 0, "walk": 0}
+    counts = {"below": 0, "raise_price": 0}
 
     def counted(owner: Any, name: str) -> None:
         function = getattr(owner, name)
@@ -404,8 +405,8 @@ def listings(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    counted(_near.NearPairs, "below")
-    counted(_walk, "walk")
+    counted(_pricing.BlockPricing, "below")
+    counted(_parametric, "raise_price")
     return counts
 
 
@@ -414,7 +415,7 @@ def test_tied_pairs_are_not_looked_at_for_every_price(listings):
     a, b = np.random.default_rng(0).normal(size=(2, 1000))
     path = aot.mass_path(a[:, None] + b)
     assert path.value_at(0.9) == pytest.approx((np.sort(a)[:900].sum() + np.sort(b)[:900].sum()) / 1000, abs=1e-12)
-    assert listings["walk"] <= 30
+    assert listings["raise_price"] <= 30
 
 
 @pytest.mark.parametrize("seed", range(4))

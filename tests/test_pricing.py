@@ -11,8 +11,7 @@ import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
 from adaptive_ot.exact import pricing as _pricing
 from adaptive_ot.exact.limits import Limits
-from adaptive_ot.exact.near import NearPairs
-from adaptive_ot.exact.pricing import DensePricing, ListedPricing, PointPricing
+from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -185,7 +184,7 @@ def test_the_lowest_costs_are_below_every_pair(name):
     n, m = cost.shape
     rows, columns = np.indices(cost.shape).reshape(2, -1)
     for costs in (cost.block(0, n), cost.entries(rows, columns).reshape(n, m)):
-        of_rows, of_columns = NearPairs(cost).minima(np.zeros(n))
+        of_rows, of_columns = PointPricing(cost).minima(np.zeros(n))
         assert (of_rows <= costs.min(axis=1)).all()
         assert (of_columns <= costs.min(axis=0)).all()
 
@@ -248,7 +247,7 @@ def test_listed_with_a_limit(name, kind):
     matrix[matrix >= 0] = np.inf
     f, g = potentials(kind, matrix, rng)
     rows, columns = np.nonzero(matrix < 0)
-    pricing = ListedPricing(rows, columns, matrix[rows, columns], matrix.shape, Limits(0, 0))
+    pricing = ListedPricing(ArrayCost(matrix), Pairs(rows, columns, matrix[rows, columns]), Limits(0, 0))
     for keep in (1, 8):
         found = pricing.violated(f, g, keep, lambda _: None)
         check_violated(found, matrix, np.zeros(matrix.shape), f, g, keep)
@@ -278,16 +277,18 @@ def test_sparse_cost_lists_its_negative_pairs():
     assert found.target_minimum.tolist() == [-4.0, -1.0]
 
 
+ALL_THREADS = Limits(pairs_per_thread=1)
+
+
 @pytest.fixture
-def all_threads(monkeypatch):
-    """Let every problem be worth all threads; put the number of threads back afterwards."""
-    monkeypatch.setattr(_pricing, "PAIRS_PER_THREAD", 1)
+def restore_threads():
+    """Put the number of threads back afterwards."""
     before = numba.get_num_threads()
     yield
     numba.set_num_threads(before)
 
 
-@pytest.mark.usefixtures("all_threads")
+@pytest.mark.usefixtures("restore_threads")
 @pytest.mark.parametrize("kind", ["zero", "random", "close"])
 @pytest.mark.parametrize("make", ["points", "duplicates", "dense", "ties"])
 def test_number_of_threads_does_not_matter(make, kind):
@@ -298,10 +299,10 @@ def test_number_of_threads_does_not_matter(make, kind):
     if make in ("points", "duplicates"):
         points = [rng.standard_normal((size, 3)) for size in (700, 900)]
         cost = aot.DistanceCost(*(np.rint(side) if make == "duplicates" else side for side in points), reach=1.5)
-        matrix, pricing = point_matrix(cost)[0], PointPricing(cost)
+        matrix, pricing = point_matrix(cost)[0], PointPricing(cost, ALL_THREADS)
     else:
         matrix = rng.standard_normal((700, 900)) if make == "dense" else rng.integers(-2, 2, (700, 900)).astype(float)
-        pricing = DensePricing(ArrayCost(matrix))
+        pricing = DensePricing(ArrayCost(matrix), ALL_THREADS)
     f, g = potentials(kind, matrix, rng)
     answers = []
     for threads in range(1, most + 1):
@@ -312,10 +313,9 @@ def test_number_of_threads_does_not_matter(make, kind):
             np.testing.assert_array_equal(one, several)
 
 
-@pytest.mark.usefixtures("all_threads")
 def test_more_threads_than_columns():
     cost = aot.DistanceCost(np.arange(50.0)[:, None], np.zeros((1, 1)), reach=10.5)
-    found = PointPricing(cost).violated(np.zeros(50), np.zeros(1), 20, lambda _: None)
+    found = PointPricing(cost, ALL_THREADS).violated(np.zeros(50), np.zeros(1), 20, lambda _: None)
     assert found.rows.tolist() == list(range(11))
     assert found.target_minimum.tolist() == [-(10.5**2)]
 

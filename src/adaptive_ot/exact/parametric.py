@@ -17,12 +17,12 @@ the price has risen by w are those whose reduced cost is below w now: a short li
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from adaptive_ot._jit import inlined, kernel
-from adaptive_ot.exact.near import NearPairs, Pairs
+from adaptive_ot.exact.pricing import Pairs, Pricing
 from adaptive_ot.exact.simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
 from adaptive_ot.exact.weights import NetworkWeights
 
@@ -53,8 +53,8 @@ class Steps(NamedTuple):
     amount: np.ndarray
 
     @classmethod
-    def room(cls, size: int) -> Steps:
-        """Room for so many steps."""
+    def empty(cls, size: int) -> Steps:
+        """Arrays for this many steps."""
         tail, head = np.empty(size, np.uint32), np.empty(size, np.uint32)
         return cls(tail, head, np.empty(size), np.empty(size), np.empty(size, np.int64))
 
@@ -187,7 +187,7 @@ def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, 
 
 
 @kernel
-def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
+def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
     More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied,
@@ -287,13 +287,13 @@ def repeat(tree, sources, steps, goal):
     return k
 
 
-class Walk:
+class ParametricSimplex:
     """The state of a walk: a tree, the price it is optimal at, and how much flow has moved.
 
     Parameters
     ----------
-    near
-        Finds pairs of low reduced cost.
+    pricing
+        Finds pairs of low reduced cost, of all pairs.
     tree
         Optimal for costs with `base` taken off, without arcs to targets that weigh nothing.
     weights
@@ -306,13 +306,13 @@ class Walk:
 
     def __init__(
         self,
-        near: NearPairs,
+        pricing: Pricing,
         tree: Tree,
         weights: NetworkWeights,
         base: float,
         tell: Callable[[], None] = lambda: None,
     ) -> None:
-        self.near, self.tree, self.weights, self.base, self.tell = near, tree, weights, base, tell
+        self.pricing, self.tree, self.weights, self.base, self.tell = pricing, tree, weights, base, tell
         self.sources, self.takes = np.uint32(weights.source.size), weights.target > 0
         self.top = np.zeros(tree.parent.size, np.uint32)
         find_tops(tree, self.top)
@@ -320,7 +320,7 @@ class Walk:
         self.price, self.pivots, self.within_limit = 0.0, 0, True
         self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
         self.record: list[Steps] = []
-        (n, m), limits = near.shape, near.limits
+        (n, m), limits = pricing.shape, pricing.limits
         self.most_listed = limits.listed_per_node * (n + m) if n * m > limits.all_listed else n * m
         self.listed_width = np.inf if n * m <= limits.all_listed else 0.0
         self.watched_width = np.inf
@@ -341,11 +341,13 @@ class Walk:
         return self.top[:-1] < self.sources
 
     @classmethod
-    def repeated(cls, near: NearPairs, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Walk:
+    def repeated(
+        cls, pricing: Pricing, weights: NetworkWeights, base: float, steps: Steps, goal: int
+    ) -> ParametricSimplex:
         """An earlier walk from the slack tree, repeated until a flow of `goal` has moved."""
         tree = slack_tree(weights.source, weights.target)
         at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
-        walk = cls(near, tree, weights, base)
+        walk = cls(pricing, tree, weights, base)
         if at < steps.tail.size:
             walk.price, walk.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
         elif at:
@@ -354,7 +356,7 @@ class Walk:
 
     def steps(self) -> Steps:
         """All steps taken."""
-        return Steps(*(np.concatenate(sides) for sides in zip(Steps.room(0), *self.record, strict=True)))
+        return Steps(*(np.concatenate(sides) for sides in zip(Steps.empty(0), *self.record, strict=True)))
 
     def to(self, goal: int, most_pivots: int = 2**62) -> bool:
         """Walk until a flow of `goal` has moved; False if it cannot, at any price, or not `within_limit`."""
@@ -364,22 +366,22 @@ class Walk:
             if pairs is None:
                 return False
             before = self.pivots
-            if self._walk(pairs, end, goal, most_pivots):
+            if self._raise_price(pairs, end, goal, most_pivots):
                 return True
             if not self.within_limit:
                 return False
             idle = self.pivots == before
         return True
 
-    def _walk(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
+    def _raise_price(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
         """Walk over listed pairs up to a price, to the goal, or to the limit."""
         tail, head = pairs.rows.astype(np.uint32), (pairs.columns + int(self.sources)).astype(np.uint32)
         costs = pairs.costs - self.base
         spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
         self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
         while True:
-            steps = Steps.room(min(self.near.limits.steps_per_call, most_pivots - self.pivots))
-            reason, self.price, self.watched_width, self.moved, count, *pair = walk(
+            steps = Steps.empty(min(self.pricing.limits.steps_per_call, most_pivots - self.pivots))
+            reason, self.price, self.watched_width, self.moved, count, *pair = raise_price(
                 self.tree,
                 self.sources,
                 self.top,
@@ -392,8 +394,8 @@ class Walk:
                 goal,
                 self.moved,
                 steps,
-                self.near.limits.work_per_call,
-                self.near.limits.crowd_per_node,
+                self.pricing.limits.work_per_call,
+                self.pricing.limits.crowd_per_node,
             )
             self.pivots += count
             self.record.append(Steps(*(side[:count] for side in steps)))
@@ -412,19 +414,19 @@ class Walk:
             f, g = self._prices()
             surplus = self._surplus()
             f[~surplus[:n]], g[surplus[n:] | ~self.takes] = -np.inf, -np.inf
-            lowest = self.near.lowest(f, g)
+            lowest = self.pricing.lowest(f, g)
             if lowest == np.inf:
                 return None, self.price
             self.price += max(0.0, lowest)
         f, g = self._prices()
         if self.listed_width == 0:
-            self.listed_width = self.near.quantile(f, g, self.most_listed / 2)
+            self.listed_width = self.pricing.quantile(f, g, self.most_listed / 2)
         # A window that rounding closes would be the same for ever.
         finest = FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0))
         self.listed_width = max(self.listed_width, finest)
-        everything = self.near.shape[0] * self.near.shape[1]
-        while (pairs := self.near.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
-            known, self.ties = self.ties, self._count(f, g, self.near.below(f, g, finest, everything), finest)
+        everything = self.pricing.shape[0] * self.pricing.shape[1]
+        while (pairs := self.pricing.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
+            known, self.ties = self.ties, self._count(f, g, self.pricing.below(f, g, finest, everything), finest)
             if self.ties > known:
                 continue
             self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
