@@ -23,7 +23,7 @@ import numpy as np
 
 from adaptive_ot._jit import inlined, kernel
 from adaptive_ot.exact.pricing import Pairs, Pricing
-from adaptive_ot.exact.simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
+from adaptive_ot.exact.simplex import Tree, exchange, find_cycle, refresh_potentials, slack_tree
 from adaptive_ot.exact.weights import NetworkWeights
 
 # At first, this share of the listed pairs is watched.
@@ -67,16 +67,6 @@ def find_tops(tree, top):
     while node != root:
         top[node] = node if tree.depth[node] == 1 else top[tree.parent[node]]
         node = tree.following[node]
-
-
-@kernel
-def moved_mass(tree, sources, source_weights):
-    """How much flow does not go from a source to the root."""
-    root = tree.parent.size - 1
-    total = 0
-    for node in range(sources):
-        total += source_weights[node] - (tree.flow[node] if tree.parent[node] == root else 0)
-    return total
 
 
 @kernel
@@ -234,22 +224,19 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
                 break
             lowest = pair_cost - ready[i] - ready[j]
             price = max(price, lowest)
-            apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
+            cycle = find_cycle(tree, sources, i, j)
+            amount = cycle[1]
             if moved + amount >= goal:
                 return REACHED, price, width, moved, step, i, j
             if step == steps.tail.size or (work > work_limit and step > 0):
                 return INTERRUPTED, price, width, moved, step, i, j
-            if amount > 0:
-                push(tree, sources, i, j, apex, amount)
             steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
             steps.price[step], steps.amount[step] = price, amount
             step += 1
             moved += amount
-            change = lowest
-            if target_side:
-                i, j, change = j, i, -lowest
-            work += 4 * rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
-            _flip(tree, sources, top, ready, i)
+            changed, nodes = exchange(tree, sources, i, j, cycle, pair_cost, lowest)
+            work += 4 * nodes
+            _flip(tree, sources, top, ready, changed)
         price = until if until < np.inf else price
         # As much time for one as for the other; but no list, however short, is rid of ties.
         width *= 2.0 if watching < listing or 2 * ties > count else 0.5
@@ -274,33 +261,28 @@ def repeat(tree, sources, steps, goal):
     """Take steps again, from the slack tree, until a flow of `goal` has moved; returns the first step not taken."""
     moved, k = 0, 0
     while k < steps.tail.size and moved + steps.amount[k] < goal:
-        i, j, change = steps.tail[k], steps.head[k], steps.price[k]
-        apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
-        if amount > 0:
-            push(tree, sources, i, j, apex, amount)
-        moved += amount
-        if target_side:
-            i, j, change = j, i, -change
-        rehang(tree, sources, i, j, leaving, steps.cost[k], amount, change)
+        i, j = steps.tail[k], steps.head[k]
+        exchange(tree, sources, i, j, find_cycle(tree, sources, i, j), steps.cost[k], steps.price[k])
+        moved += steps.amount[k]
         k += 1
     refresh_potentials(tree)
     return k
 
 
 class ParametricSimplex:
-    """The state of a walk: a tree, the price it is optimal at, and how much flow has moved.
+    """An optimal tree, the price at which it is optimal, and the flow that has moved so far.
 
     Parameters
     ----------
     pricing
-        Finds pairs of low reduced cost, of all pairs.
+        Finds pairs of low reduced cost among all pairs.
     tree
         Optimal for costs with `base` taken off, without arcs to targets that weigh nothing.
     weights
         The integers it computes with.
     base
         What was taken off every cost; prices here are relative to it.
-    tell
+    report
         Called several times a second.
     """
 
@@ -310,25 +292,37 @@ class ParametricSimplex:
         tree: Tree,
         weights: NetworkWeights,
         base: float,
-        tell: Callable[[], None] = lambda: None,
+        report: Callable[[], None] = lambda: None,
     ) -> None:
-        self.pricing, self.tree, self.weights, self.base, self.tell = pricing, tree, weights, base, tell
-        self.sources, self.takes = np.uint32(weights.source.size), weights.target > 0
+        self.pricing, self.tree, self.weights, self.base, self.report = pricing, tree, weights, base, report
+        self.sources, self.has_weight = np.uint32(weights.source.size), weights.target > 0
         self.top = np.zeros(tree.parent.size, np.uint32)
         find_tops(tree, self.top)
-        self.moved = int(moved_mass(tree, self.sources, weights.source))
+        (n, m), limits = pricing.shape, pricing.limits
+        self.moved = int(weights.source.sum() - tree.flow[:n][tree.parent[:n] == n + m].sum())
         self.price, self.pivots, self.within_limit = 0.0, 0, True
         self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
         self.record: list[Steps] = []
-        (n, m), limits = pricing.shape, pricing.limits
         self.most_listed = limits.listed_per_node * (n + m) if n * m > limits.all_listed else n * m
         self.listed_width = np.inf if n * m <= limits.all_listed else 0.0
         self.watched_width = np.inf
-        self.ties = 0  # so many pairs no window was rid of, however narrow
+        self.ties = 0  # the number of pairs that even the narrowest window holds
+
+    @classmethod
+    def repeated(cls, pricing: Pricing, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Self:
+        """Repeat steps taken from the slack tree until a flow of `goal` has moved."""
+        tree = slack_tree(weights.source, weights.target)
+        at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
+        simplex = cls(pricing, tree, weights, base)
+        if at < steps.tail.size:
+            simplex.price, simplex.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
+        elif at:
+            simplex.price = float(steps.price[-1])
+        return simplex
 
     @property
     def mass(self) -> float:
-        """How much has moved."""
+        """The mass that has moved."""
         return self.moved * self.weights.grain
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
@@ -340,33 +334,19 @@ class ParametricSimplex:
         """Which nodes are in parts that hang on the root by a source."""
         return self.top[:-1] < self.sources
 
-    @classmethod
-    def repeated(
-        cls, pricing: Pricing, weights: NetworkWeights, base: float, steps: Steps, goal: int
-    ) -> ParametricSimplex:
-        """An earlier walk from the slack tree, repeated until a flow of `goal` has moved."""
-        tree = slack_tree(weights.source, weights.target)
-        at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
-        walk = cls(pricing, tree, weights, base)
-        if at < steps.tail.size:
-            walk.price, walk.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
-        elif at:
-            walk.price = float(steps.price[-1])
-        return walk
-
     def steps(self) -> Steps:
         """All steps taken."""
         return Steps(*(np.concatenate(sides) for sides in zip(Steps.empty(0), *self.record, strict=True)))
 
     def to(self, goal: int, most_pivots: int = 2**62) -> bool:
-        """Walk until a flow of `goal` has moved; False if it cannot, at any price, or not `within_limit`."""
+        """Raise the price until a flow of `goal` has moved; False if no price is enough, or not `within_limit`."""
         idle = False
         while self.moved < goal:
-            pairs, end = self._window(idle)
-            if pairs is None:
+            window = self._window(idle)
+            if window is None:
                 return False
             before = self.pivots
-            if self._raise_price(pairs, end, goal, most_pivots):
+            if self._raise_price(*window, goal, most_pivots):
                 return True
             if not self.within_limit:
                 return False
@@ -374,76 +354,67 @@ class ParametricSimplex:
         return True
 
     def _raise_price(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
-        """Walk over listed pairs up to a price, to the goal, or to the limit."""
+        """Pivot on listed pairs up to a price, to the goal, or to the limit; returns whether the goal was reached."""
         tail, head = pairs.rows.astype(np.uint32), (pairs.columns + int(self.sources)).astype(np.uint32)
-        costs = pairs.costs - self.base
-        spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
+        arcs, limits = (tail, head, pairs.costs - self.base), self.pricing.limits
+        spread = min(end - self.price, float(np.ptp(arcs[2])) if tail.size else 0.0)
         self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
-        while True:
-            steps = Steps.empty(min(self.pricing.limits.steps_per_call, most_pivots - self.pivots))
+        reason = INTERRUPTED
+        while reason == INTERRUPTED and self.within_limit:
+            steps = Steps.empty(min(limits.steps_per_call, most_pivots - self.pivots))
+            state, bounds = (self.price, end, self.watched_width), (goal, self.moved)
             reason, self.price, self.watched_width, self.moved, count, *pair = raise_price(
-                self.tree,
-                self.sources,
-                self.top,
-                tail,
-                head,
-                costs,
-                self.price,
-                end,
-                self.watched_width,
-                goal,
-                self.moved,
-                steps,
-                self.pricing.limits.work_per_call,
-                self.pricing.limits.crowd_per_node,
+                *(self.tree, self.sources, self.top, *arcs, *state, *bounds, steps),
+                *(limits.work_per_call, limits.crowd_per_node),
             )
             self.pivots += count
             self.record.append(Steps(*(side[:count] for side in steps)))
-            self.tell()
+            self.report()
             if reason == REACHED:
                 self.last = int(pair[0]), int(pair[1])
             self.within_limit = reason != INTERRUPTED or self.pivots < most_pivots
-            if reason != INTERRUPTED or not self.within_limit:
-                return reason == REACHED
+        return reason == REACHED
 
-    def _window(self, idle: bool) -> tuple[Pairs | None, float]:
-        """Pairs among which are all that can enter before the price reaches an end, and this end."""
+    def _window(self, idle: bool) -> tuple[Pairs, float] | None:
+        """Pairs among which are all that can enter before the price reaches an end, and this end; None if none can."""
         n = int(self.sources)
         if idle or self.listed_width == 0:
             # Nothing happens until the first pair from a source with surplus to a target without can enter.
-            f, g = self._prices()
+            f, g = self._potentials_of_costs()
             surplus = self._surplus()
-            f[~surplus[:n]], g[surplus[n:] | ~self.takes] = -np.inf, -np.inf
+            f[~surplus[:n]], g[surplus[n:] | ~self.has_weight] = -np.inf, -np.inf
             lowest = self.pricing.lowest(f, g)
             if lowest == np.inf:
-                return None, self.price
+                return None
             self.price += max(0.0, lowest)
-        f, g = self._prices()
+        f, g = self._potentials_of_costs()
         if self.listed_width == 0:
             self.listed_width = self.pricing.quantile(f, g, self.most_listed / 2)
         # A window that rounding closes would be the same for ever.
         finest = FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0))
         self.listed_width = max(self.listed_width, finest)
         everything = self.pricing.shape[0] * self.pricing.shape[1]
+
+        def count(pairs: Pairs | None) -> int:
+            """How many of the pairs are in the finest window."""
+            return (
+                0 if pairs is None else int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < finest))
+            )
+
         while (pairs := self.pricing.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
-            known, self.ties = self.ties, self._count(f, g, self.pricing.below(f, g, finest, everything), finest)
+            known, self.ties = self.ties, count(self.pricing.below(f, g, finest, everything))
             if self.ties > known:
                 continue
             self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
             if self.most_listed >= everything:
-                self.listed_width = np.inf  # all of them, then
-        width = self.listed_width
-        if pairs.rows.size - self._count(f, g, pairs, finest) < self.most_listed // 4:
+                self.listed_width = np.inf  # list all pairs
+        end = self.price + self.listed_width
+        if pairs.rows.size - count(pairs) < self.most_listed // 4:
             self.listed_width *= 2
-        useful = self.takes[pairs.columns]
-        return Pairs(*(side[useful] for side in pairs)), self.price + width
+        useful = self.has_weight[pairs.columns]
+        return Pairs(*(side[useful] for side in pairs)), end
 
-    @staticmethod
-    def _count(f: np.ndarray, g: np.ndarray, pairs: Pairs | None, width: float) -> int:
-        """How many of the pairs have a reduced cost below the width."""
-        return 0 if pairs is None else int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < width))
-
-    def _prices(self) -> tuple[np.ndarray, np.ndarray]:
-        """Potentials of the costs themselves."""
+    def _potentials_of_costs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Potentials at the current price for the costs themselves, with nothing taken off."""
         f, g = self.potentials()
         return f + (self.base + self.price), g
