@@ -12,8 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 import adaptive_ot as aot
 import problems
-from problems import Instance
-from test_fixed import medium_costs, most_mass
+from problems import Instance, medium_costs, most_mass
 
 CLASSES = {
     "1 x 1": [(1, 1)] * 8,

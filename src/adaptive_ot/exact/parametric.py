@@ -33,13 +33,13 @@ FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings
 
 SHORTEST = 2  # the depths of two points at the root
 
-# So many pairs for every node are looked at before one of those that enter at once is taken.
+# This many pairs for every node are looked at before one of those that enter at once is taken.
 STRETCH = 64
 
 TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
 TINY = 1e-300  # a width to double
 
-# Why a walk came back: it moved what it should, no pair can enter before the end of its window, or there is more to do.
+# Why `raise_price` returned: the flow has moved, no pair enters before the end of the window, or there is more to do.
 REACHED, WINDOW_DONE, INTERRUPTED = 0, 1, 2
 
 
@@ -159,7 +159,7 @@ def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, curso
 
 @kernel
 def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, sorted_cost):
-    """Pairs listed by source, listed by target; `start` gets the place of the first pair of every node in its list.
+    """Sort pairs listed by source by target; `start` gets the place of the first pair of every node in its list.
 
     The places of targets are counted on from those of sources.
     """
@@ -238,7 +238,7 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
             work += 4 * nodes
             _flip(tree, sources, top, ready, changed)
         price = until if until < np.inf else price
-        # As much time for one as for the other; but no list, however short, is rid of ties.
+        # Listing and watching should take equal time. But every list holds the ties, however short it is.
         width *= 2.0 if watching < listing or 2 * ties > count else 0.5
         if until >= end or work > work_limit:
             return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
@@ -359,13 +359,12 @@ class ParametricSimplex:
         arcs, limits = (tail, head, pairs.costs - self.base), self.pricing.limits
         spread = min(end - self.price, float(np.ptp(arcs[2])) if tail.size else 0.0)
         self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
-        reason = INTERRUPTED
+        reason, most_work = INTERRUPTED, (limits.work_per_call, limits.crowd_per_node)
         while reason == INTERRUPTED and self.within_limit:
             steps = Steps.empty(min(limits.steps_per_call, most_pivots - self.pivots))
-            state, bounds = (self.price, end, self.watched_width), (goal, self.moved)
+            window = *arcs, self.price, end, self.watched_width
             reason, self.price, self.watched_width, self.moved, count, *pair = raise_price(
-                *(self.tree, self.sources, self.top, *arcs, *state, *bounds, steps),
-                *(limits.work_per_call, limits.crowd_per_node),
+                self.tree, self.sources, self.top, *window, goal, self.moved, steps, *most_work
             )
             self.pivots += count
             self.record.append(Steps(*(side[:count] for side in steps)))
@@ -395,21 +394,20 @@ class ParametricSimplex:
         self.listed_width = max(self.listed_width, finest)
         everything = self.pricing.shape[0] * self.pricing.shape[1]
 
-        def count(pairs: Pairs | None) -> int:
+        def tied(pairs: Pairs) -> int:
             """How many of the pairs are in the finest window."""
-            return (
-                0 if pairs is None else int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < finest))
-            )
+            return int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < finest))
 
         while (pairs := self.pricing.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
-            known, self.ties = self.ties, count(self.pricing.below(f, g, finest, everything))
+            narrowest = self.pricing.below(f, g, finest, everything)
+            known, self.ties = self.ties, tied(narrowest) if narrowest else 0
             if self.ties > known:
                 continue
             self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
             if self.most_listed >= everything:
                 self.listed_width = np.inf  # list all pairs
         end = self.price + self.listed_width
-        if pairs.rows.size - count(pairs) < self.most_listed // 4:
+        if pairs.rows.size - tied(pairs) < self.most_listed // 4:
             self.listed_width *= 2
         useful = self.has_weight[pairs.columns]
         return Pairs(*(side[useful] for side in pairs)), end
