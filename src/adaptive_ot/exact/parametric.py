@@ -33,9 +33,6 @@ FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings
 
 SHORTEST = 2  # the depths of two points at the root
 
-# This many pairs for every node are looked at before one of those that enter at once is taken.
-STRETCH = 64
-
 TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
 TINY = 1e-300  # a width to double
 
@@ -94,7 +91,10 @@ def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched
 
 @inlined
 def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found):
-    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank."""
+    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank.
+
+    Pairs within `tie` of the price enter at once.
+    """
     depth, flow = tree.depth, tree.flow
     entering, lowest, lowest_rank = found
     for k in range(first, last):
@@ -113,26 +113,12 @@ def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found
     return entering, lowest, lowest_rank
 
 
-@inlined
-def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
-    """The watched pair, if any, that enters first, before `until`; where to go on, and how many were looked at.
-
-    Pairs within `tie` of the price enter at once. Of these, one will do from the first stretch that holds any.
-    """
-    found, looked_at = (-1, until, 0), 0
-    while looked_at < count and (found[0] < 0 or found[1] > price):
-        last = min(cursor + STRETCH * ready.size, count)
-        found = _earliest(tree, top, ready, tail, head, cost, cursor, last, price, tie, found)
-        looked_at += last - cursor
-        cursor = last if last < count else 0
-    return found[0], cursor, looked_at
-
-
 @kernel
 def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until):
-    """As `_next`, node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
+    """Look node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
 
-    Returns whether there is one, the pair itself, the node to go on from, and how many pairs were looked at.
+    Of the pairs that enter at once, one from the first node that has any will do. Returns whether a pair enters before
+    `until`, the pair itself, the node to go on from, and how many pairs were looked at.
     """
     root, sources = ready.size - 1, np.int64(sources)
     of_sources, of_targets = 0, 0
@@ -213,10 +199,10 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
                     tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until
                 )
             else:
-                entering, cursor, looked_at = _next(
-                    tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
+                first, _, _ = _earliest(
+                    tree, top, ready, watched_tail, watched_head, watched_cost, 0, count, price, tie, (-1, until, 0)
                 )
-                found, k = entering >= 0, max(entering, 0)
+                found, k, looked_at = first >= 0, max(first, 0), count
                 i, j, pair_cost = watched_tail[k], watched_head[k], watched_cost[k]
             watching += looked_at
             work += looked_at + 100

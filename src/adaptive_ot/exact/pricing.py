@@ -253,11 +253,15 @@ class BlockPricing(Pricing):
 
     @property
     def threads(self) -> int:
-        return min(numba.get_num_threads(), self.shape[0] * self.shape[1] // self.limits.pairs_per_thread + 1)
+        worth = self.shape[0] * self.shape[1] // self.limits.pairs_per_thread + 1
+        return min(numba.get_num_threads(), worth) if worth > 1 else 1
 
     def _share(self, work: Callable[[int, int], Any], first: int, last: int) -> list[Any]:
         """Have threads do the work for parts of a range of rows or columns; returns their answers in order."""
-        cuts = [first + (last - first) * k // self.threads for k in range(self.threads + 1)]
+        threads = self.threads
+        if threads == 1:
+            return [work(first, last)]
+        cuts = [first + (last - first) * k // threads for k in range(threads + 1)]
         return run_together([partial(work, *part) for part in pairwise(cuts)])
 
 
