@@ -18,8 +18,8 @@ from adaptive_ot.errors import Infeasible
 from adaptive_ot.exact.certificate import Exact, allowed_gap, certified
 from adaptive_ot.exact.conic import RobustTransport, robust_transport
 from adaptive_ot.exact.limits import LIMITS, Limits
-from adaptive_ot.exact.near import NearPairs, Pairs
 from adaptive_ot.exact.partial import solve_prescribed
+from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing, pricing_for
 from adaptive_ot.marginals import ChiSquareBall, Equal
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, marginal
@@ -46,7 +46,7 @@ def solve_robust(
     problem.cost.check_highest()
     rho = problem.marginals.rho
     mu, nu = problem.source_weights, problem.target_weights
-    near, balanced = NearPairs(problem.cost, limits), replace(problem, marginals=Equal())
+    near, balanced = pricing_for(problem.cost, limits=limits), replace(problem, marginals=Equal())
     if rho <= SMALLEST_BALL or not mu.sum() > 0:
         return replace(solve_prescribed(balanced, solver, report), problem=problem)
     pairs = first_pairs(near, balanced, solver, report)
@@ -81,11 +81,11 @@ def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
     report(Progress("interior", 0, None, steps, 0, gap))
 
 
-def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
+def first_pairs(near: Pricing, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
     """All pairs, or those that are cheapest next to the potentials of balanced transport, its plan among them."""
     n, m = near.shape
     everything = np.zeros(n), np.zeros(m), np.inf, n * m
-    listed = near.below(*everything) if near.listed or n * m <= ALL_LISTED else None
+    listed = near.below(*everything) if isinstance(near, ListedPricing) or n * m <= ALL_LISTED else None
     if listed and listed.rows.size <= ALL_LISTED:
         return listed
     try:
@@ -100,7 +100,7 @@ def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Calla
     return joined(listed, Pairs(*plan.support[:2], near.cost.entries(*plan.support[:2])), m)
 
 
-def violated(near: NearPairs, pairs: Pairs, found: RobustTransport) -> Pairs | None:
+def violated(near: Pricing, pairs: Pairs, found: RobustTransport) -> Pairs | None:
     """The pairs, with those that the potentials found violate; None if there are none."""
     n, m = near.shape
     if pairs.rows.size == n * m:
