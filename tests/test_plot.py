@@ -157,7 +157,7 @@ def test_plan_without_labels_stays_in_order(toy):
 
 def test_a_large_plan_shares_pixels(monkeypatch):
     """Pixels are means: times the pairs in them, they are all of the mass."""
-    monkeypatch.setattr("adaptive_ot.plot.heatmaps.PIXELS", 4)
+    monkeypatch.setattr(sys.modules["adaptive_ot.plot.plan"], "PIXELS", 4)
     solution = aot.solve(np.random.default_rng(1).normal(size=(10, 7)))
     ax: Any = plot.plan(solution)
     image = ax.images[0].get_array()

@@ -187,7 +187,7 @@ def test_plans_of_nothing(n, m):
 @pytest.mark.parametrize(
     ("solutions", "message"),
     [
-        ({}, "solutions must be at least one"),
+        ({}, "solutions must hold at least one"),
         ([1], "solutions must be an instance of Mapping"),
         ({"a": TOY_COST}, r"solutions\['a'\] must be an instance of Solution"),
     ],
@@ -199,7 +199,7 @@ def test_bad_solutions(solutions, message):
 
 def test_plans_of_different_shapes():
     solutions = {"a": aot.solve(TOY_COST), "b": aot.solve(TOY_COST.T)}
-    with pytest.raises(aot.InvalidInput, match=r"solutions must be of one shape; got shapes \[\(5, 6\), \(6, 5\)\]"):
+    with pytest.raises(aot.InvalidInput, match=r"solutions must have one shape; got shapes \[\(5, 6\), \(6, 5\)\]"):
         plot.plans(solutions)
     with pytest.raises(aot.InvalidInput, match=r"source_labels must have shape \(6,\)"):
         plot.plans({"a": solutions["a"]}, [1, 2])

@@ -127,7 +127,7 @@ def test_bad_baselines(baseline):
     [
         (plot.Curve("a", [1, 2], [1]), r"curves\[0\]\.results must have shape \(2,\)"),
         (plot.Curve("a", [1, 2], [1, 2], [1]), r"curves\[0\]\.deviations must have shape \(2,\)"),
-        (plot.Curve("a", [], []), r"curves\[0\]\.values must be at least one"),
+        (plot.Curve("a", [], []), r"curves\[0\]\.values must hold at least one"),
         (plot.Curve("a", [1, NAN], [1, 2]), r"curves\[0\]\.values must be finite"),
         (("a", [1], [2]), r"curves\[0\] must be an instance of Curve"),
     ],
@@ -168,8 +168,8 @@ def test_mass_against_overlap():
         ([NAN], {"a": [0.5]}, "overlap must be finite"),
         ([0.5], {"a": [NAN]}, r"mass\['a'\] must be finite"),
         ([0.5], {"a": ["x"]}, r"mass\['a'\] must hold numbers"),
-        ([0.5], {"a": [-0.5]}, "must be at least 0"),
-        ([], {"a": []}, "must be at least 0, and some; got no numbers"),
+        ([0.5], {"a": [-0.5]}, "must be numbers from 0"),
+        ([], {"a": []}, "must be numbers from 0; got no numbers"),
     ],
 )
 def test_bad_masses(overlap, mass, message):
@@ -317,9 +317,9 @@ def test_deviations_of_results_or_of_means():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (([], ["a"], []), "methods must be at least one"),
-        ((["m"], [], [[]]), "tasks must be at least one"),
-        (("m", ["a"], [[1]]), "methods must be a list of names"),
+        (([], ["a"], []), "methods must hold at least one"),
+        ((["m"], [], [[]]), "tasks must hold at least one"),
+        (("m", ["a"], [[1]]), "methods must be a list"),
         ((["m"], ["a"], [1]), r"accuracies must have shape \(1, 1\)"),
         ((["m"], ["a"], [["x"]]), "accuracies must hold numbers"),
         ((["m"], ["a"], [[math.inf]]), "accuracies must be finite"),
