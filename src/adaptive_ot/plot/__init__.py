@@ -1,4 +1,4 @@
-"""Pictures of solutions, with Matplotlib (``pip install "adaptive-ot[plot]"``); each function has a file of its name."""
+"""Pictures of solutions, with Matplotlib (``pip install "adaptive-ot[plot]"``); every function has its own file."""
 
 from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, theme
 from adaptive_ot.plot.comparison import comparison

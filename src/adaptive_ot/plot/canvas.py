@@ -160,20 +160,21 @@ def legend(owner: Axes | Figure, handles: Sequence[Any], **settings: Any) -> Non
     owner.legend(handles=handles, **chosen)
 
 
-def heat() -> Any:
-    """A colour map from 0, the background, to 1."""
+def heat_map(ax: Axes, numbers: np.ndarray, norm: Any, **settings: Any) -> Any:
+    """Draw numbers from 0, in the colour of the background, to the largest."""
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
 
     hue = colours().heat
-    return colormaps[hue] if isinstance(hue, str) else LinearSegmentedColormap.from_list("heat", hue)
+    colour_map = colormaps[hue] if isinstance(hue, str) else LinearSegmentedColormap.from_list("heat", hue)
+    return ax.imshow(numbers, colour_map, norm=norm, aspect="auto", **settings)
 
 
-def from_zero(largest: float, power: float) -> Any:
-    """A norm that maps 0 to 0 and the largest number to 1; a power below 1 makes small numbers visible."""
+def from_zero(power: float, *tables: np.ndarray) -> Any:
+    """A common scale of these tables, from 0 to their largest number; a power below 1 makes small numbers visible."""
     from matplotlib.colors import PowerNorm
 
-    return PowerNorm(power, vmin=0.0, vmax=largest or 1.0)
+    return PowerNorm(power, vmin=0.0, vmax=max(table.max(initial=0.0) for table in tables) or 1.0)
 
 
 def ink_on(colour: Any) -> str:

@@ -60,7 +60,7 @@ def in_columns(solution: Solution) -> Columns:
 
 
 def _blocks(solution: Solution, clusters: list[Cluster]) -> tuple[np.ndarray, np.ndarray]:
-    """The cluster number of every source and target; the next two numbers mean other active points, and inactive ones."""
+    """The cluster of every source and target; two more numbers stand for other active points and inactive ones."""
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     source, target = (np.where(side, len(clusters), len(clusters) + 1) for side in active)
     for number, cluster in enumerate(clusters):

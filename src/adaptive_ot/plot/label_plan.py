@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.plot.canvas import GREY, VERMILLION, axes, colours, from_zero, heat, ink_on, mass_of, paint, settle
+from adaptive_ot.plot.canvas import GREY, VERMILLION, axes, colours, from_zero, heat_map, ink_on, mass_of, paint, settle
 from adaptive_ot.plot.names import name_axis, natural_order, written
 from adaptive_ot.solution import Solution, marginal
 
@@ -52,19 +52,29 @@ def label_plan(solution: Solution, source_labels: Any, target_labels: Any, ax: A
     ['cat', 'dog\nmissing', 'owl']
     """
     check.instance("solution", solution, Solution)
-    problem = solution.problem
-    labels, source, target = _classes(problem.cost.shape, source_labels, target_labels)
+    labels, source, target = _classes(solution.problem.cost.shape, source_labels, target_labels)
     mass = np.zeros((labels.size, labels.size))
     mass[np.ix_(np.unique(source), np.unique(target))] = solution.by_label(source, target).mass
     is_new, ax = ax is None, axes(ax)
     end = max(1, labels.size) - 0.5
-    norm = from_zero(mass.max(initial=0.0), 1.0)
-    ax.imshow(mass, heat(), norm=norm, extent=(-0.5, end, end, -0.5), aspect="auto")
+    drawn = heat_map(ax, mass, from_zero(1.0, mass), extent=(-0.5, end, end, -0.5))
     if labels.size <= CLASSES_WITH_NUMBERS:
-        _print_numbers(ax, mass, norm)
-    above = _histogram(target, problem.target_weights, mass.sum(axis=0))
-    right = _histogram(source, problem.source_weights, mass.sum(axis=1))
-    _draw_histograms(ax, labels, above, right, mass_of(solution))
+        for (row, column), value in np.ndenumerate(mass):
+            if value > WORTH_PRINTING * mass.max():
+                style: Any = {"ha": "center", "va": "center", "fontsize": "small"}
+                ax.text(column, row, f"{value:.2g}", color=ink_on(drawn.cmap(drawn.norm(value))), **style)
+    above = ax.inset_axes((0.0, 1.03, 1.0, 0.2), sharex=ax)
+    right = ax.inset_axes((1.03, 0.0, 0.2, 1.0), sharey=ax)
+    ends = (
+        _draw_side(ax.xaxis, above, labels, target, solution.problem.target_weights, mass.sum(axis=0)),
+        _draw_side(ax.yaxis, right, labels, source, solution.problem.source_weights, mass.sum(axis=1)),
+    )
+    legend = "outlines: what may move, bars: what does, dashed: their mean"
+    above.set_title(f"{mass_of(solution)}\n{legend}", fontsize="medium")
+    above.set(ylim=(0, 1.05 * max(ends) or 1.0))
+    right.set(xlim=(0, 1.05 * max(ends) or 1.0))
+    above.tick_params(bottom=False, labelbottom=False)
+    right.tick_params(left=False, labelleft=False)
     ax.set(xlabel="target class", ylabel="source class")
     if is_new:
         settle(ax)  # the sizes of the table and of the histograms depend on each other
@@ -82,60 +92,28 @@ def _classes(shape: tuple[int, int], *given: Any) -> tuple[np.ndarray, np.ndarra
     return both[order], source, target
 
 
-class _Histogram(NamedTuple):
-    """The weight and the transported mass of every class of one side, and which classes the side lacks."""
-
-    weight: np.ndarray
-    moved: np.ndarray
-    missing: np.ndarray
-
-
-def _histogram(members: np.ndarray, weights: np.ndarray, moved: np.ndarray) -> _Histogram:
-    missing = np.bincount(members, minlength=moved.size) == 0
-    return _Histogram(marginal(members, weights, moved.size), moved, missing)
-
-
-def _draw_histograms(ax: Axes, labels: np.ndarray, target: _Histogram, source: _Histogram, title: str) -> None:
-    """Histograms of the targets above the table and of the sources at its right; names and hatches of the classes."""
-    above = ax.inset_axes((0.0, 1.03, 1.0, 0.2), sharex=ax)
-    right = ax.inset_axes((1.03, 0.0, 0.2, 1.0), sharey=ax)
-    ticks = np.arange(labels.size)
-    for side, inset, mean_line, axis, span in (
-        (target, above, above.axhline, ax.xaxis, ax.axvspan),
-        (source, right, right.axvline, ax.yaxis, ax.axhspan),
-    ):
-        _draw_bars(inset, side, upright=inset is above)
-        if not side.missing.all():
-            mean_line(side.moved[~side.missing].mean(), color=colours().text, linestyle="--", linewidth=1)
-        for at in ticks[side.missing]:
-            span(at - 0.5, at + 0.5, facecolor="none", edgecolor=GREY, hatch="///", linewidth=0)
-        mark = "\nmissing" if labels.size <= CLASSES_WITH_NUMBERS else " missing"
-        names = [written(label) + mark * bool(gone) for label, gone in zip(labels, side.missing, strict=True)]
-        name_axis(axis, ticks, names)
-        paint(inset).spines[["top", "right"]].set_visible(False)
-    largest = 1.05 * max((*target.moved, *source.moved, *target.weight, *source.weight), default=0.0) or 1.0
-    above.set_title(f"{title}\noutlines: what may move, bars: what does, dashed: their mean", fontsize="medium")
-    above.set(ylim=(0, largest))
-    right.set(xlim=(0, largest))
-    above.tick_params(bottom=False, labelbottom=False)
-    right.tick_params(left=False, labelleft=False)
-
-
-def _draw_bars(ax: Axes, side: _Histogram, *, upright: bool) -> None:
-    """Transported mass, and outlines of the weights: bars, or one staircase over many classes."""
-    if side.moved.size > CLASSES_WITH_BARS:
-        edges, direction = np.arange(side.moved.size + 1) - 0.5, "vertical" if upright else "horizontal"
-        ax.stairs(side.moved, edges, orientation=direction, fill=True, color=colours().curve)
-        ax.stairs(side.weight, edges, orientation=direction, color=VERMILLION, linewidth=0.8)
+def _draw_side(
+    axis: Any, inset: Axes, labels: np.ndarray, members: np.ndarray, weights: np.ndarray, moved: np.ndarray
+) -> float:
+    """The class names of a side, hatches over missing ones, and a histogram; returns its largest number."""
+    table, upright, places = axis.axes, axis.axis_name == "x", np.arange(labels.size)
+    weight = marginal(members, weights, labels.size)
+    missing = np.bincount(members, minlength=labels.size) == 0
+    mark = "\nmissing" if labels.size <= CLASSES_WITH_NUMBERS else " missing"
+    name_axis(axis, places, [written(name) + mark * bool(gone) for name, gone in zip(labels, missing, strict=True)])
+    for at in places[missing]:
+        span = table.axvspan if upright else table.axhspan
+        span(at - 0.5, at + 0.5, facecolor="none", edgecolor=GREY, hatch="///", linewidth=0)
+    paint(inset).spines[["top", "right"]].set_visible(False)
+    if labels.size > CLASSES_WITH_BARS:
+        edges, direction = np.arange(labels.size + 1) - 0.5, "vertical" if upright else "horizontal"
+        inset.stairs(moved, edges, orientation=direction, fill=True, color=colours().curve)
+        inset.stairs(weight, edges, orientation=direction, color=VERMILLION, linewidth=0.8)
     else:
-        bars = ax.bar if upright else ax.barh
-        bars(np.arange(side.moved.size), side.moved, color=colours().curve)
-        bars(np.arange(side.moved.size), side.weight, facecolor="none", edgecolor=VERMILLION)
-
-
-def _print_numbers(ax: Axes, mass: np.ndarray, norm: Any) -> None:
-    colour_of = heat()
-    for (row, column), value in np.ndenumerate(mass):
-        if value > WORTH_PRINTING * mass.max():
-            ink = ink_on(colour_of(norm(value)))
-            ax.text(column, row, f"{value:.2g}", ha="center", va="center", fontsize="small", color=ink)
+        bars = inset.bar if upright else inset.barh
+        bars(places, moved, color=colours().curve)
+        bars(places, weight, facecolor="none", edgecolor=VERMILLION)
+    if not missing.all():
+        mean_line = inset.axhline if upright else inset.axvline
+        mean_line(moved[~missing].mean(), color=colours().text, linestyle="--", linewidth=1)
+    return max((*moved, *weight), default=0.0)

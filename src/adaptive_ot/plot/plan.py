@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.plot.canvas import GREY, axes, from_zero, heat, mass_of, paint
+from adaptive_ot.plot.canvas import GREY, axes, from_zero, heat_map, mass_of, paint
 from adaptive_ot.plot.names import name_axis, natural_order, written
 from adaptive_ot.solution import Solution, marginal
 
@@ -47,7 +47,7 @@ def plan(solution: Solution, source_labels: Any = None, target_labels: Any = Non
     sides = sort_by_class(solution.problem.cost.shape, source_labels, target_labels)
     ax = axes(ax)
     image = pixels(solution, sides, PIXELS)
-    drawn = draw_pixels(ax, image, sides, from_zero(image.max(initial=0.0), 0.5))
+    drawn = draw_pixels(ax, image, sides, from_zero(0.5, image))
     draw_colour_bar(ax.figure, drawn, ax)
     ax.set_title(mass_of(solution))
     return ax
@@ -92,7 +92,7 @@ def draw_pixels(ax: Axes, image: np.ndarray, sides: tuple[Side, Side], norm: Any
     """The heat map of a plan, with lines between classes and their names."""
     source, target = sides
     extent = (0, max(1, target.borders[-1]), max(1, source.borders[-1]), 0)
-    drawn = ax.imshow(image, heat(), norm=norm, extent=extent, aspect="auto", interpolation="nearest")
+    drawn = heat_map(ax, image, norm, extent=extent, interpolation="nearest")
     for side, axis, line in ((source, ax.yaxis, ax.axhline), (target, ax.xaxis, ax.axvline)):
         for border in side.borders[1:-1]:
             line(border, color=GREY, linewidth=min(0.6, 12 / len(side.borders)))

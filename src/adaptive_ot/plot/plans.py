@@ -50,7 +50,7 @@ def plans(solutions: Mapping[str, Solution], source_labels: Any = None, target_l
     columns = min(COLUMNS, len(images))
     rows = -(-len(images) // columns)
     figure = new_figure((1.4 + 3.0 * columns, 3.6 * rows))
-    norm = from_zero(max(image.max(initial=0.0) for image in images), 0.5)
+    norm = from_zero(0.5, *images)
     grid = panels(figure, rows, columns)
     used, unused = grid.flat[: len(images)].tolist(), grid.flat[len(images) :]
     drawn = None
