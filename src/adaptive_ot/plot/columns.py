@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -124,6 +124,6 @@ def label_columns(ax: Axes, columns: Columns, cluster_colours: list[str]) -> Non
     for (top, bottom), colour in zip(columns.spans, cluster_colours, strict=False):
         ax.axhspan(bottom, top, facecolor=colour, alpha=0.14, linewidth=0, zorder=0)
     for letter, places, step, align in (("x", columns.source, -9, "right"), ("z", columns.target, 9, "left")):
-        style = {"ha": align, "va": "center", "fontsize": "small", "color": colours().text}
+        style: Any = {"ha": align, "va": "center", "fontsize": "small", "color": colours().text}
         for number, place in enumerate(places.tolist(), start=1):
             ax.annotate(f"{letter}{number}", place, (step, 0), textcoords="offset points", **style)
