@@ -8,7 +8,12 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROMISES = {
-    "adaptation.py": ["not adapted  5", "adaptive     7", "AUC of the outlier score for unknown digits: 0.7", "rejected: 8"],
+    "adaptation.py": [
+        "not adapted  5",
+        "adaptive     7",
+        "AUC of the outlier score for unknown digits: 0.7",
+        "rejected: 8",
+    ],
     "choosing.py": ["AtMost(): adaptive            0.75", "Equal(): everything moves     1.00", "adaptive=0.753"],
     "deep_digits.py": ["not adapted  ", "mass 1.00", "equal capacities     9", "adaptive             9"],
     "adaptive_versus_partial.py": ["0.000    0.0000         0.500    0.0067", "its way from 0 to 1: 250"],
