@@ -258,7 +258,7 @@ def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def numbers(name: str, given: Any, *shapes: tuple[int, ...], missing: bool = False) -> np.ndarray:
-    """Finite numbers of one of these shapes, by default in one row; NaN marks missing ones, where these are allowed.
+    """Return finite numbers in one of these shapes, by default one-dimensional; NaN marks `missing` ones if allowed.
 
     Examples
     --------
@@ -282,26 +282,26 @@ def numbers(name: str, given: Any, *shapes: tuple[int, ...], missing: bool = Fal
 
 
 def named_number(name: str, given: Any, *, missing: bool = False) -> tuple[str, float]:
-    """A name and a finite number, or NaN if it may be missing."""
+    """Return a name and a finite number, or NaN if it may be `missing`."""
     if not (isinstance(given, tuple) and len(given) == 2):
         raise InvalidInput(name, "must be a name and a number", describe(given), 'As in ("source only", 0.5).')
     return str(given[0]), float(numbers(f"{name}[1]", [given[1]], (1,), missing=missing)[0])
 
 
 def sequence(name: str, given: Any, remedy: str) -> None:
-    """`given` is a list, a tuple or an array, but no text."""
+    """Check that `given` is a list, a tuple or an array, but not text."""
     if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray):
         raise InvalidInput(name, "must be a list", describe(given), remedy)
 
 
 def not_empty(name: str, given: Sized, remedy: str) -> None:
-    """`given` holds something."""
+    """Check that `given` has entries."""
     if not len(given):
         raise InvalidInput(name, "must hold at least one", "none", remedy)
 
 
 def mapping(name: str, given: Any) -> None:
-    """`given` has values under at least one name."""
+    """Check that `given` has at least one value under a name."""
     instance(name, given, Mapping)
     not_empty(name, given, "Give one under its name.")
 

@@ -106,7 +106,7 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
     except ValueError as error:
         raise InvalidInput("sample_domain", "must be a list of numbers", error, remedy) from None
     if domain.shape != (samples,):
-        rule = f"must have one number a sample ({samples})"
+        rule = f"must have one number per sample ({samples})"
         raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", remedy)
     numbers = domain.dtype.kind in check.REAL and domain.dtype != bool  # False would be a source
     if not numbers or not np.isfinite(domain).all():
@@ -125,7 +125,7 @@ def _source_labels(y: Any, source: np.ndarray, *, classes: bool) -> np.ndarray:
     y = column_or_1d(y.to_numpy() if hasattr(y, "iloc") else np.asarray(y), warn=True)
     if len(y) != len(source):
         remedy = "Targets need a label, too; any will do."
-        raise InvalidInput("y", f"must have one label a sample ({len(source)})", len(y), remedy)
+        raise InvalidInput("y", f"must have one label per sample ({len(source)})", len(y), remedy)
     y = plain(y[source])
     if not classes:
         try:

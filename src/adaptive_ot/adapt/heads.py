@@ -54,7 +54,7 @@ class LinearHead:
         self.weights = found.x.reshape(self.weights.shape)
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Class probabilities, one row a sample."""
+        """Class probabilities, one row per sample."""
         return softmax(x @ self.weights[:-1] + self.weights[-1], axis=1)
 
 
@@ -75,7 +75,7 @@ class EstimatorHead:
         self.estimator.fit(x[rows], labels, sample_weight=shares[rows, labels] * weights[rows])
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Class probabilities, one row a sample; zero for classes without samples."""
+        """Class probabilities, one row per sample; zero for classes without samples."""
         result = np.zeros((len(x), self.classes))
         result[:, self.estimator.classes_] = self.estimator.predict_proba(x)
         return result

@@ -161,7 +161,7 @@ class JointTransportClassifier(JointMatching):
         Parameters
         ----------
         X
-            Features of both domains, one sample a row.
+            Features of both domains, one sample per row.
         y
             Labels; those of targets are ignored, and may be anything.
         sample_domain

@@ -49,7 +49,10 @@ class RoundTripScore(BaseEstimator):
         source = source_mask(sample_domain, len(X))
         if y.shape != source.shape:
             raise InvalidInput(
-                "y", f"must have one label a sample ({len(source)})", f"shape {y.shape}", "Give one each."
+                "y",
+                f"must have one label per sample ({len(source)})",
+                f"shape {y.shape}",
+                "Targets need a label, too; any will do.",
             )
         sources, targets = np.flatnonzero(source), np.flatnonzero(~source)
         predicted = estimator.predict(_safe_indexing(X, targets))

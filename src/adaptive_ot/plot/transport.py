@@ -103,7 +103,7 @@ def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | 
     points = []
     for name, own, default, count in zip(names, given, defaults, cost.shape, strict=True):
         if own is None and default is None:
-            raise InvalidInput(name, "is needed because the cost has no points", None, "Pass one point a row.")
+            raise InvalidInput(name, "is needed because the cost has no points", None, "Pass one point per row.")
         points.append(check.points(name, default if own is None else own, rows=count))
     check.same_columns(names[0], points[0], names[1], points[1])
     return points[0], points[1]
