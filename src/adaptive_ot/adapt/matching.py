@@ -85,8 +85,8 @@ class Matcher:
     Attributes
     ----------
     typical
-        The typical squared distance: the median, as in `JointCost`, from the distances at hand. Where most pairs
-        coincide up to rounding it is the mean, and 1 where all do.
+        The typical squared distance: the median, as in `JointCost`, from the distances computed anyway. If most pairs
+        coincide up to rounding it is the mean, and 1 if all do. Without targets it is the mean between sources.
     """
 
     def __init__(
