@@ -83,6 +83,10 @@ def answers(unfitted: Any, X: Any, y: Any, domain: Any, at: Any = None) -> dict[
     return result
 
 
+def round_trip(model: Any, data: Data) -> float:
+    return RoundTripScore()(model, data.X, data.y, sample_domain=data.domain)
+
+
 def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray], tolerance: float = 0.0) -> None:
     """Equal bit by bit, or up to rounding; what is no real number is always equal."""
     assert first.keys() == second.keys()
@@ -91,6 +95,18 @@ def assert_same(first: dict[str, np.ndarray], second: dict[str, np.ndarray], tol
             np.testing.assert_allclose(second[name], value, rtol=tolerance, atol=tolerance, err_msg=name)
         else:
             np.testing.assert_array_equal(second[name], value, err_msg=name)
+
+
+def assert_sound(said: dict[str, np.ndarray], about: str = "") -> None:
+    """All answers are finite, shares and scores lie where they may, and probabilities sum to 1."""
+    for name, value in said.items():
+        assert np.isfinite(value.astype(np.float64)).all(), f"{about}: {name}"
+    assert said["mass"] == pytest.approx(said["source_share"].mean(), abs=1e-12), about
+    assert (said["source_share"] >= 0).all()
+    assert ((said["outlier"] >= 0) & (said["outlier"] <= 1)).all()
+    if "probability" in said:
+        np.testing.assert_allclose(said["probability"].sum(axis=1), 1.0, err_msg=about)
+        assert (said["probability"] >= 0).all()
 
 
 # scikit-learn's own checks
@@ -152,10 +168,10 @@ def test_labels_of_targets_and_numbers_of_domains_are_not_read(model):
 @pytest.mark.parametrize("model", PREDICTORS, ids=str)
 def test_the_round_trip_reads_no_labels_of_targets(model):
     data = clusters()
-    score = RoundTripScore()(fitted(model, *data), data.X, data.y, sample_domain=data.domain)
+    score = round_trip(fitted(model, *data), data)
     for name, labels in masked(data.y, data.source).items():
         model = fitted(model, data.X, labels, data.domain)
-        assert RoundTripScore()(model, data.X, labels, sample_domain=data.domain) == score, name
+        assert round_trip(model, data._replace(y=labels)) == score, name
 
 
 def test_text_labels_of_targets_may_be_longer():
@@ -337,19 +353,19 @@ def test_round_trip_with_rejection():
     text = np.array(["a", "b", "c", "d"])[data.y]
     for y, label in product((data.y, text), ("unknown", -1, None, np.nan)):
         model = fitted(LabelTransportClassifier(reject_label=label), data.X, y, data.domain)
-        assert RoundTripScore()(model, data.X, y, sample_domain=data.domain) == pytest.approx(2 / 3)
+        assert round_trip(model, data._replace(y=y)) == pytest.approx(2 / 3)
     for label in (np.nan, 0.0, None):
         model = fitted(LabelTransportRegressor(reject_label=label), *data)
-        assert np.isfinite(RoundTripScore()(model, data.X, data.y, sample_domain=data.domain))
+        assert np.isfinite(round_trip(model, data))
 
 
 def test_round_trip_tells_right_from_wrong():
     data = clusters()
     model = fitted(JointTransportClassifier(), *data)
-    assert RoundTripScore()(model, data.X, data.y, sample_domain=data.domain) == 1.0
+    assert round_trip(model, data) == 1.0
     guesses = np.random.default_rng(0).integers(0, 3, len(data.X))
     nonsense = fitted(JointTransportClassifier(), data.X, np.where(data.source, guesses, 0), data.domain)
-    assert RoundTripScore()(nonsense, data.X, guesses, sample_domain=data.domain) < 0.8
+    assert round_trip(nonsense, data._replace(y=guesses)) < 0.8
 
 
 def blobs(classes: int, samples: int = 90) -> tuple[np.ndarray, np.ndarray]:
@@ -605,12 +621,7 @@ def test_degenerate_input(model):
         ("Fortran order", np.asfortranarray(data.X), data.y, data.domain),
         ("other byte order", data.X.astype(">f8"), data.y, data.domain),
     ]:
-        said = answers(model, X, y, domain)
-        for key, value in said.items():
-            assert np.isfinite(value.astype(np.float64)).all(), f"{name}: {key}"
-        if "probability" in said:
-            np.testing.assert_allclose(said["probability"].sum(axis=1), 1.0, err_msg=name)
-        assert said["mass"] == pytest.approx(said["source_share"].mean()), name
+        assert_sound(answers(model, X, y, domain), name)
 
 
 @each_kind
@@ -636,7 +647,7 @@ def test_data_frames(model):
     np.testing.assert_array_equal(model.feature_names_in_, ["a", "b", "c"])
     if hasattr(model, "predict"):
         score = RoundTripScore()(model, X, y, sample_domain=domain)
-        expected = RoundTripScore()(fitted(model, *data), data.X, data.y, sample_domain=data.domain)
+        expected = round_trip(fitted(model, *data), data)
         assert score == pytest.approx(expected)
         with pytest.raises(ValueError, match="feature names"):
             model.predict(X[["b", "a", "c"]])
@@ -806,11 +817,11 @@ def test_bad_round_trips():
     with pytest.raises(aot.InvalidInput, match="sample_domain is needed"):
         RoundTripScore()(model, data.X, data.y)
     with pytest.raises(aot.InvalidInput, match="y must have one label"):
-        RoundTripScore()(model, data.X, data.y[:-1], sample_domain=data.domain)
+        round_trip(model, data._replace(y=data.y[:-1]))
     with pytest.raises(aot.InvalidInput, match="sample_domain must mark some samples as target"):
-        RoundTripScore()(model, data.X, data.y, sample_domain=np.zeros(48))
+        round_trip(model, data._replace(domain=np.zeros(48)))
     with pytest.raises(ValueError, match="not fitted"):
-        RoundTripScore()(JointTransportClassifier(), data.X, data.y, sample_domain=data.domain)
+        round_trip(JointTransportClassifier(), data)
 
 
 # Random attacks
@@ -844,16 +855,9 @@ def attacks(draw):
 def test_whatever_the_data(attack):
     model, X, y, domain = attack
     said = answers(model, X, y, domain)
-    for name, value in said.items():
-        assert np.isfinite(value.astype(np.float64)).all(), name
-    assert said["mass"] == pytest.approx(said["source_share"].mean(), abs=1e-12)
-    assert (said["source_share"] >= 0).all()
-    assert ((said["outlier"] >= 0) & (said["outlier"] <= 1)).all()
+    assert_sound(said)
     if not isinstance(model.marginals, aot.SoftKL | aot.ChiSquareBall):
         assert said["source_share"].max() <= 1 + 1e-5
-    if "probability" in said:
-        np.testing.assert_allclose(said["probability"].sum(axis=1), 1.0)
-        assert (said["probability"] >= 0).all()
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1e3, 1e7])

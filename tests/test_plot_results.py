@@ -71,17 +71,10 @@ def test_mass_against_overlap():
 def metrics(tmp_path_factory, one_thread):
     """The lines of a real, short run."""
     deep = pytest.importorskip("adaptive_ot.deep")
-    rng = np.random.default_rng(0)
-    images = np.zeros((40, 28, 28), dtype=np.uint8)
-    labels = np.arange(40) % 4
-    for image, label in zip(images, labels, strict=True):
-        image[5 * label : 5 * label + 8, 6:22] = rng.integers(150, 255, (8, 16))
+    from patterns import save_patterns, small_run
+
     folder = tmp_path_factory.mktemp("run")
-    noise = rng.integers(0, 90, images.shape).astype(np.uint8)
-    arrays = {"a_train_x": images, "a_train_y": labels, "b_train_x": np.maximum(images, noise), "b_train_y": labels}
-    np.savez(folder / "two.npz", **arrays)
-    task = {"dataset": "digits", "root": folder / "two.npz", "source": "a", "target": "b", "device": "cpu"}
-    deep.train(deep.configure(**task, output=folder / "run", iterations=40, batch=8, evaluate_every=10))
+    deep.train(small_run(save_patterns(folder / "patterns.npz", 40), folder / "run", iterations=40, evaluate_every=10))
     return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
 
 
