@@ -9,7 +9,7 @@ import pytest
 
 from adaptive_ot.workbench.report.contents import Explorer, Match, Page, Table
 from adaptive_ot.workbench.report.html.page import render
-from adaptive_ot.workbench.report.images import data_uri
+from adaptive_ot.workbench.report.pictures import data_uri
 from pages import HOSTILE, digits_match, digits_page, page_of, pairs, png, samples
 
 webdriver = pytest.importorskip("selenium.webdriver")
@@ -547,7 +547,7 @@ def test_rows_of_values(browser):
 
 
 def test_images_without_room_are_told(browser, monkeypatch):
-    monkeypatch.setattr("adaptive_ot.workbench.report.images.MOST_BYTES", 0)
+    monkeypatch.setattr("adaptive_ot.workbench.report.pictures.MOST_BYTES", 0)
     side = samples(["a"], images=[png(np.zeros((8, 8)))])
     browser.open(Page("Full", "", [Explorer("Full", pairs(side, side, (0, 0, 1.0)))]))
     browser.one(".sample").click()

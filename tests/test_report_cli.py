@@ -18,9 +18,9 @@ from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.plot.canvas import colours
 from adaptive_ot.workbench.cli import main, solving
 from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
-from adaptive_ot.workbench.report import adapted, solved, write_report
+from adaptive_ot.workbench.report import recorded, write_report
 from adaptive_ot.workbench.report.fields import folded
-from adaptive_ot.workbench.report.match_file import read_match
+from adaptive_ot.workbench.report.matches import read_match
 from adaptive_ot.workbench.report.pictures import Drawn, saved
 from adaptive_ot.workbench.report.record import FILES, read_record
 from reports import HOSTILE, read_page
@@ -198,7 +198,7 @@ def test_too_many_samples_to_look_at(here, undrawn, monkeypatch, capsys):
 
 
 def test_very_many_pairs_are_told(here, undrawn, monkeypatch, capsys):
-    monkeypatch.setattr("adaptive_ot.workbench.report.solutions.MOST_PAIRS", 3)
+    monkeypatch.setattr("adaptive_ot.workbench.report.matches.MOST_PAIRS", 3)
     assert main(["solve", "cost.npy", "--report", "many"]) == 0
     heaviest = np.sort(aot.solve(TOY_COST).support[2])[-3:].sum()
     share = heaviest / (11 / 15)
@@ -309,8 +309,8 @@ def test_a_summary_that_was_broken(here, capfd, content):
 
 
 @pytest.mark.parametrize("value", [None, "much", [1], {"a": 1}, True, 10**400], ids=lambda value: str(value)[:9])
-@pytest.mark.parametrize(("name", "page_of"), [("toy", solved.page_of), ("adapted", adapted.page_of)])
-def test_fields_of_the_wrong_kind(here, name, page_of, value):
+@pytest.mark.parametrize("name", ["toy", "adapted"])
+def test_fields_of_the_wrong_kind(here, name, value):
     """Each is refused by name, or can be shown."""
     path = Path(name, "summary.json")
     original = json.loads(path.read_text())
@@ -318,7 +318,7 @@ def test_fields_of_the_wrong_kind(here, name, page_of, value):
     for field in original:
         path.write_text(json.dumps(original | {field: value}))
         try:
-            page_of(read_record(Path(name)))
+            recorded.page_of(read_record(Path(name)))
         except aot.InvalidInput as error:
             refused[field] = str(error)
     assert all(f"'{field}'" in message or "summary.json" in message for field, message in refused.items())

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.workbench.report import images
+from adaptive_ot.workbench.report import pictures
 from adaptive_ot.workbench.report.contents import Explorer, Facts, Match, Note, Page, Picture, Samples, Table
 from adaptive_ot.workbench.report.html import explorer, groups
 from adaptive_ot.workbench.report.html.explorer import explore
@@ -476,7 +476,7 @@ class TestImages:
         own = [png(np.full((8, 8), k)) for k in range(200)]
         source = samples([str(k) for k in range(200)], np.r_[np.zeros(150), np.ones(50)], images=own)
         match = pairs(source, samples(["z"], [1.0], images=own[:1]), (7, 0, 1.0))
-        with mock.patch.object(images, "MOST_BYTES", 10 * len(own[0])):
+        with mock.patch.object(pictures, "MOST_BYTES", 10 * len(own[0])):
             html = render(page(Explorer("Images", match)))
         kept = [k for k, uri in enumerate(explorer_data(html)["source"]["images"]) if uri]
         assert 7 in kept
