@@ -10,7 +10,7 @@ import pytest
 from adaptive_ot.workbench.report.contents import Explorer, Match, Page, Table
 from adaptive_ot.workbench.report.html.page import render
 from adaptive_ot.workbench.report.pictures import data_uri
-from pages import HOSTILE, digits_match, digits_page, page_of, pairs, png, samples
+from reports import HOSTILE, digits_match, digits_page, page_of, pairs, png, samples
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402

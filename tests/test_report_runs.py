@@ -30,13 +30,13 @@ from adaptive_ot.workbench.report.benchmarked import page_of as benchmark_page
 from adaptive_ot.workbench.report.contents import Explorer, Facts, Note, Picture, Table
 from adaptive_ot.workbench.report.trained import page_of as training_page
 from patterns import SIZE, stripes
-from reports import HOSTILE, read_page
+from reports import HOSTILE_NAMES, read_page
 from test_benchmark_deep import ROWS, TOP, write_images
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 # Names of folders may hold anything but this.
-CLASSES = (*(name.replace("/", "") for name in HOSTILE[:3]), "plain")
+CLASSES = (*(name.replace("/", "") for name in HOSTILE_NAMES[:3]), "plain")
 
 
 def save_folders(root, count=32):

@@ -1,11 +1,7 @@
-// Samples and pairs as little cards. Whoever clicks a sample sees it in the panel.
+// Samples and pairs as little cards. A click on a sample shows it in the panel.
 
 const MORE = 48;
 const VALUES = 4;
-
-function show(value) {
-  return typeof value === "number" ? amount(value) : String(value);
-}
 
 function thumbnail(model, side, sample) {
   const { images } = model[side];
@@ -18,10 +14,10 @@ function thumbnail(model, side, sample) {
 }
 
 // The first values of a sample, and how many there are.
-function row(model, side, sample) {
+function valueRow(model, side, sample) {
   const { values, columns, width } = model[side];
   if (!values) return null;
-  const cells = columns.slice(0, VALUES).flatMap((column, k) => [column, show(values[sample][k])]);
+  const cells = columns.slice(0, VALUES).flatMap((column, k) => [column, amount(values[sample][k])]);
   const some = width > VALUES ? element("span", "some", `${VALUES} of ${many(width, "value")}`) : null;
   return element("span", "row", ...cells.map((cell) => element("span", "", cell)), some);
 }
@@ -29,7 +25,7 @@ function row(model, side, sample) {
 function sampleButton(model, panel, side, sample, ...notes) {
   const name = model[side].names[sample];
   const lines = [model.classOf(side, sample), ...notes].filter(Boolean).map((note) => element("span", "line", note));
-  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines, row(model, side, sample));
+  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines, valueRow(model, side, sample));
   const made = button(`sample ${side}`, () => panel.open(panel.sample(side, sample), made), thumbnail(model, side, sample), text);
   made.title = name;
   made.dataset.sample = sample;
@@ -37,14 +33,9 @@ function sampleButton(model, panel, side, sample, ...notes) {
 }
 
 function pairCard(model, panel, pair) {
-  const { source, target, mass } = model.pairs;
-  return element(
-    "li",
-    "pair",
-    sampleButton(model, panel, "source", source[pair]),
-    element("span", "mass", element("span", "arrow", "→"), amount(mass[pair])),
-    sampleButton(model, panel, "target", target[pair]),
-  );
+  const [source, target] = ["source", "target"].map((side) => sampleButton(model, panel, side, model.pairs[side][pair]));
+  const mass = element("span", "mass", element("span", "arrow", "→"), amount(model.pairs.mass[pair]));
+  return element("li", "pair", source, mass, target);
 }
 
 function partnerCard(model, panel, side, pair) {
@@ -54,8 +45,8 @@ function partnerCard(model, panel, side, pair) {
 
 function leftCard(model, panel, side, sample) {
   const weight = model[side].weights[sample], moved = model[side].moved[sample];
-  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} of its mass left`;
-  return element("li", "", sampleButton(model, panel, side, sample, told));
+  const share = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} of its mass left`;
+  return element("li", "", sampleButton(model, panel, side, sample, share));
 }
 
 function disagreementCard(model, panel, sample) {

@@ -1,4 +1,4 @@
-// The place beside the maps that shows what they point at. A view is a function that makes its contents.
+// The box beside the maps that shows what is under the pointer. A view is a function that makes its contents.
 
 class Panel {
   constructor(model, box) {
@@ -48,8 +48,8 @@ class Panel {
   }
 
   close() {
-    const told = "Point at a block or a spot to see who is matched there, click to keep it. Click a sample to see it.";
-    this.hint = () => [element("p", "hint", this.model.count ? told : "Click a sample to see it.")];
+    const maps = this.model.count ? "Point at a block or a spot to see who is matched there, click to keep it. " : "";
+    this.hint = () => [element("p", "hint", `${maps}Click a sample to see it.`)];
     if (this.origin) this.origin.focus({ preventScroll: true });
     this.pin(this.hint, null);
   }
@@ -84,8 +84,8 @@ class Panel {
         return [top, element("p", "told", what, why)];
       }
       const strongest = count > pairs.length ? ` The ${pairs.length} strongest:` : "";
-      const told = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
-      return [top, element("p", "told", told), ...listed(pairs, (pair) => pairCard(model, this, pair), 8)];
+      const text = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
+      return [top, element("p", "told", text), ...listed(pairs, (pair) => pairCard(model, this, pair), 8)];
     };
   }
 
@@ -94,10 +94,10 @@ class Panel {
     return () => {
       const [pair] = model.ofCell.get(model.map.cells[place]);
       const count = model.map.count[place], mass = amount(model.map.mass[place]);
-      const told = count === 1 ? "One pair." : `${many(count, "pair")} with mass ${mass} share this spot. The strongest:`;
+      const text = count === 1 ? "One pair." : `${many(count, "pair")} with mass ${mass} share this spot. The strongest:`;
       const { source, target } = model.pairs;
       const top = this.between(model.source.names[source[pair]], model.target.names[target[pair]]);
-      return [top, element("p", "told", told), element("ol", "cards large", pairCard(model, this, pair))];
+      return [top, element("p", "told", text), element("ol", "cards large", pairCard(model, this, pair))];
     };
   }
 
@@ -108,7 +108,7 @@ class Panel {
       const image = own.images && own.images[sample] ? thumbnail(model, side, sample) : null;
       const portrait = element("div", "portrait", image, facts(this.sampleFacts(side, sample)));
       if (own.images && !image) portrait.append(element("p", "hint", "The page has no room for this image."));
-      const values = own.values ? facts(own.columns.map((column, k) => [column, show(own.values[sample][k])])) : "";
+      const values = own.values ? facts(own.columns.map((column, k) => [column, amount(own.values[sample][k])])) : "";
       return [top, portrait, values, ...this.partners(side, sample)];
     };
   }
@@ -134,8 +134,8 @@ class Panel {
     if (!pairs.length) return [];
     const count = model[side].partners[sample];
     const strongest = count > pairs.length ? `; the ${pairs.length} strongest` : "";
-    const told = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
-    return [element("p", "told", told), ...listed(pairs, (pair) => partnerCard(model, this, other, pair), pairs.length)];
+    const text = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
+    return [element("p", "told", text), ...listed(pairs, (pair) => partnerCard(model, this, other, pair), pairs.length)];
   }
 }
 
