@@ -156,14 +156,14 @@ PAYLOADS = [
     *("{{ 7 * 7 }}", "{% for x in y %}", "{# comment #}", "{{ config.__class__ }}", "{{ page.title | safe }}"),
     *("${window.hacked=1}", "`${window.hacked=1}`", "#{1+1}", "%s%n%x"),
     *("'; window.hacked=1; //", '"; window.hacked=1; //', "*/ window.hacked=1 /*", "/* */", "// comment"),
-    *"__proto__ constructor toString null undefined NaN true 0 -1 1e999 –".split(),
+    *["__proto__", "constructor", "toString", "null", "undefined", "NaN", "true", "0", "-1", "1e999", "–"],
     *("", " ", "\t", "\n", "\r", "\r\n", "a\u2028b", "a\u2029b", "a\x00b", "\x00<script>"),
     *("a\x07\x08\x0b\x0c\x1b[31m\x7f\x85b", "\ufeffbyte order", "\ufffe\uffff", "\ud800", "\udfff<b>", "a\udcffb"),
     *("\u202eright to left\u202c", "\u2066isolated", "\u200f\u200e\u061c", "שלום <b> עולם", "مرحبا"),
     *("👩‍👩‍👧‍👦", "🏳️‍🌈", "e\u0301" * 40, "Z̷̧͝a̴l̶g̵o̵", "\u200b\u200c\u200d\u2060", "𝕊𝕔𝕣𝕚𝕡𝕥", "<script>", "ſcript"),
     *("long" * 5000, "<" * 3000, "no-break" * 100, "a b " * 1000),
-    *("../../../etc/passwd", "C:\\windows\\system32", "file:///etc/passwd", "https://evil.example/x.js", "//evil.example"),
-    *("@import url(//evil.example)", "expression(window.hacked=1)", "url(javascript:1)"),
+    *("../../../etc/passwd", "C:\\windows\\system32", "file:///etc/passwd", "https://evil.example/x.js"),
+    *("//evil.example", "@import url(//evil.example)", "expression(window.hacked=1)", "url(javascript:1)"),
 ]
 
 # Each as it is, and in the middle of something else.

@@ -174,45 +174,27 @@ class TestHostileStrings:
 
 class TestMatches:
     @pytest.mark.parametrize(
-        ("side", "argument"),
+        ("field", "value"),
         [
-            ({"weights": np.ones(2)}, "weights"),
-            ({"weights": np.array([1.0, -1.0, 1.0])}, "weights"),
-            ({"weights": np.array([1.0, np.nan, 1.0])}, "weights"),
-            ({"weights": np.array(["a", "b", "c"])}, "weights"),
-            ({"labels": ["x"]}, "labels"),
-            ({"labels": ["x", "y", 3]}, r"labels\[2\]"),
-            ({"predicted": ["x"] * 4}, "predicted"),
-            ({"images": [BLACK]}, "images"),
-            ({"images": [BLACK, BLACK, b"<svg/>"]}, r"images\[2\]"),
-            ({"images": [BLACK, None, BLACK]}, r"images\[1\]"),
-            ({"values": np.ones((2, 2)), "columns": ["x", "y"]}, "values"),
-            ({"values": np.ones(3), "columns": ["x"]}, "values"),
-            ({"values": np.ones((3, 2)), "columns": ["x"]}, "columns"),
+            *(("weights", np.array(value)) for value in ([1.0, 1.0], [1.0, -1.0, 1.0], [1.0, np.nan, 1.0], [*"abc"])),
+            *(("labels", ["x"]), ("labels[2]", ["x", "y", 3]), ("predicted", ["x"] * 4)),
+            *(("images", [BLACK]), ("images[2]", [BLACK, BLACK, b"<svg/>"]), ("images[1]", [BLACK, None, BLACK])),
+            *(("values", np.ones((2, 2))), ("values", np.ones(3)), ("columns", ["x"])),
         ],
     )
     @pytest.mark.parametrize("which", ["source", "target"])
-    def test_sides_that_do_not_fit(self, which, side, argument):
-        wrong = Samples(**{"names": ["a", "b", "c"], "weights": np.ones(3), **side})
-        right = samples(["a", "b", "c"])
-        match = pairs(wrong, right) if which == "source" else pairs(right, wrong)
-        with pytest.raises(InvalidInput, match=rf"^match\.{which}\.{argument} "):
-            explored(match)
+    def test_sides_that_do_not_fit(self, which, field, value):
+        given = {"values": np.ones((3, 2)), "columns": ["x", "y"]} | {field.partition("[")[0]: value}
+        wrong, right = Samples(**{"names": ["a", "b", "c"], "weights": np.ones(3), **given}), samples(["a", "b", "c"])
+        with pytest.raises(InvalidInput, match=rf"^match\.{which}\.{re.escape(field)} "):
+            explored(pairs(wrong, right) if which == "source" else pairs(right, wrong))
 
     @pytest.mark.parametrize(
         ("field", "value"),
         [
-            ("rows", [0, 3]),
-            ("rows", [-1, 0]),
-            ("rows", [0]),
-            ("rows", [0.0, 1.0]),
-            ("columns", [0, 2]),
-            ("columns", [[0, 1]]),
-            ("mass", [1.0, -1e-12]),
-            ("mass", [1.0, np.inf]),
-            ("mass", [np.nan, 1.0]),
-            ("mass", [1.0]),
-            ("mass", ["1", "2"]),
+            *(("rows", value) for value in ([0, 3], [-1, 0], [0], [0.0, 1.0])),
+            *(("columns", value) for value in ([0, 2], [[0, 1]])),
+            *(("mass", value) for value in ([1.0, -1e-12], [1.0, np.inf], [np.nan, 1.0], [1.0], ["1", "2"])),
         ],
     )
     def test_pairs_that_cannot_be(self, field, value):
@@ -464,7 +446,9 @@ class TestImages:
 class TestWords:
     def test_what_moved_and_who_is_missing(self):
         told = explored(plain()).text
-        assert "3 sources and 2 targets. 2 pairs carry mass 1.5: 50\xa0% of the source and 75\xa0% of the target." in told
+        assert (
+            "3 sources and 2 targets. 2 pairs carry mass 1.5: 50\xa0% of the source and 75\xa0% of the target." in told
+        )
         assert "Classes only in the source: dog, owl. Classes only in the target: fox." in told
         assert "1 of 3 sources: less than half of its mass is matched; 1 sends nothing. Most mass left first." in told
         assert "None: of every target, at least half of its mass is matched." in told

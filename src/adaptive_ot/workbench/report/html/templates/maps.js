@@ -144,44 +144,33 @@ function nameGroups(side, box) {
   });
 }
 
-// The place in `cells` of the first that is not before `cell`.
-function firstFrom(cells, cell) {
-  let low = 0, high = cells.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (cells[middle] < cell) low = middle + 1; else high = middle;
-  }
-  return low;
-}
-
-// The place of the cell nearest to (x, y), measured in cells, at most (reachX, reachY) away; -1 if there is none.
+// The place of the cell nearest to (x, y), measured in cells, less than (reachX, reachY) away; -1 if there is none.
 function nearest(map, x, y, reachX, reachY) {
   let best = -1, least = 1;
-  for (let row = Math.max(0, Math.floor(y - reachY)); row <= Math.min(map.height - 1, y + reachY); row++) {
-    const from = firstFrom(map.cells, row * map.width + Math.max(0, Math.floor(x - reachX)));
-    for (let k = from; k < map.cells.length && map.cells[k] <= row * map.width + Math.min(map.width - 1, x + reachX); k++) {
-      const away = Math.hypot(Math.max(0, Math.abs(map.cells[k] % map.width + 0.5 - x) - 0.5) / reachX, Math.max(0, Math.abs(row + 0.5 - y) - 0.5) / reachY);
-      if (away < least) [best, least] = [k, away];
-    }
-  }
+  map.cells.forEach((cell, place) => {
+    const right = Math.max(0, Math.abs((cell % map.width) + 0.5 - x) - 0.5) / reachX;
+    const down = Math.max(0, Math.abs(Math.floor(cell / map.width) + 0.5 - y) - 0.5) / reachY;
+    const away = Math.hypot(right, down);
+    if (away < least) [best, least] = [place, away];
+  });
   return best;
 }
 
 // Left and right go through all cells that carry mass, up and down to the nearest of the next row that has one.
 function stepAmongSpots(map, key, at) {
-  const last = map.cells.length - 1;
-  const row = Math.floor(map.cells[at] / map.width), column = map.cells[at] % map.width;
+  const last = map.cells.length - 1, start = map.cells[at] - (map.cells[at] % map.width);
+  const beside = (place) => {
+    if (place < 0) return at;
+    const row = Math.floor(map.cells[place] / map.width);
+    return nearest(map, (map.cells[at] % map.width) + 0.5, row + 0.5, map.width + 1, 0.5);
+  };
   switch (key) {
     case "ArrowLeft": return Math.max(0, at - 1);
     case "ArrowRight": return Math.min(last, at + 1);
+    case "ArrowUp": return beside(map.cells.findLastIndex((cell) => cell < start));
+    case "ArrowDown": return beside(map.cells.findIndex((cell) => cell >= start + map.width));
     case "Home": return 0;
     case "End": return last;
-    case "ArrowUp":
-    case "ArrowDown": {
-      const edge = key === "ArrowUp" ? firstFrom(map.cells, row * map.width) - 1 : firstFrom(map.cells, (row + 1) * map.width);
-      if (edge < 0 || edge > last) return at;
-      return nearest(map, column + 0.5, Math.floor(map.cells[edge] / map.width) + 0.5, map.width + 1, 0.5);
-    }
     default: return -1;
   }
 }
