@@ -55,8 +55,8 @@ class Browser:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
-    def explore(self, match: Match, **options: Any) -> None:
-        self.open(Page("Page", "", [Explorer("Explorer", match)]), **options)
+    def explore(self, *matches: Match, **options: Any) -> None:
+        self.open(Page("Page", "", [Explorer("Explorer", match) for match in matches]), **options)
 
     def emulate(self, scheme: str, media: str = "") -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
@@ -559,7 +559,7 @@ def test_images_without_room_are_told(browser, monkeypatch):
 def test_two_explorers_on_a_page(browser):
     first = pairs(samples(["a"]), samples(["b"]), (0, 0, 1.0))
     second = pairs(samples(["c"]), samples(["d"]), (0, 0, 1.0))
-    browser.explore(first), Explorer("Second", second)
+    browser.explore(first, second)
     browser.one("#part-2 .sample").click()
     assert browser.texts("#part-2 .detail h3") == ["Source c"]
     browser.all("#part-2 [role=tab]")[1].click()

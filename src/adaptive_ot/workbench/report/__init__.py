@@ -8,17 +8,18 @@ from pathlib import Path
 from adaptive_ot._validation import whole_number
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import one_with, suffix_of, trouble, write_atomically
+from adaptive_ot.workbench.report import recorded
+from adaptive_ot.workbench.report.html.page import render
+from adaptive_ot.workbench.report.matches import MOST_SAMPLES
+from adaptive_ot.workbench.report.record import PAGE, SUMMARY, read_record
 
-__all__ = ["write_report"]
+__all__ = ["MOST_SAMPLES", "write_report"]
 
-PAGE = "report.html"
-
-# The most samples of a side that can be looked at one by one, and how many are of a training run.
-MOST_SAMPLES = 10_000
+# Images of a training run that are looked at by default.
 SAMPLES = 1000
 
-# The file by which a directory of each kind is known.
-TRAINING, BENCHMARK, SUMMARY = "run.json", "plan.json", "summary.json"
+# The file by which a directory of each kind is known; beside them, SUMMARY.
+TRAINING, BENCHMARK = "run.json", "plan.json"
 
 
 def write_report(
@@ -80,11 +81,7 @@ def write_report(
 
         page = benchmarked.page_of(path)
     else:
-        from adaptive_ot.workbench.report import record, recorded
-
-        page = recorded.page_of(record.read_record(path))
-    from adaptive_ot.workbench.report.html.page import render
-
+        page = recorded.page_of(read_record(path))
     report(f"writing {output}")
     content = render(page).encode("utf-8", "replace")
     write_atomically("output", output, lambda file: file.write(content))

@@ -15,7 +15,8 @@ from adaptive_ot.workbench.files import open_archive, trouble
 from adaptive_ot.workbench.report.contents import Explorer, Match, Samples
 from adaptive_ot.workbench.report.pictures import check_image
 
-# Of more pairs only the heaviest are kept.
+# The most samples of a side that can be looked at one by one; of more pairs than this only the heaviest are kept.
+MOST_SAMPLES = 10_000
 MOST_PAIRS = 2_000_000
 
 # Coordinates or features of a sample that are shown.
@@ -53,18 +54,7 @@ def weigh_the_same(weights: np.ndarray) -> bool:
 
 
 def write_match(file: IO[bytes], match: Match) -> None:
-    """Write a file that `read_match` can read.
-
-    Examples
-    --------
-    >>> from io import BytesIO
-    >>> side = Samples(names=["a", "b"], weights=np.array([0.5, 0.5]), labels=["cat", "dog"])
-    >>> match = Match(source=side, target=side, rows=np.array([1]), columns=np.array([1]), mass=np.array([0.25]))
-    >>> file = BytesIO()
-    >>> write_match(file, match)
-    >>> sorted(np.load(BytesIO(file.getvalue())).files)[:4]
-    ['columns', 'mass', 'rows', 'source_columns']
-    """
+    """Write a file that `read_match` can read."""
     arrays: dict[str, Any] = {"rows": match.rows, "columns": match.columns, "mass": match.mass}
     for name, side in (("source", match.source), ("target", match.target)):
         arrays |= {f"{name}_{field}": array for field, array in _arrays_of(side).items()}

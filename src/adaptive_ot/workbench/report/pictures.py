@@ -32,15 +32,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(draw: Callable[[], Any]) -> Drawn:
-    """The axes or figure that `draw` returns, in both themes.
-
-    Examples
-    --------
-    >>> import adaptive_ot as aot
-    >>> light, dark = drawn(lambda: plot.plan(aot.solve([[-1.0]])))
-    >>> light[1:4], dark[1:4], light == dark
-    (b'PNG', b'PNG', False)
-    """
+    """The axes or figure that `draw` returns, in both themes."""
     return Drawn(saved(draw, "light", "png"), saved(draw, "dark", "png"))
 
 
@@ -91,13 +83,7 @@ def check_image(name: str, image: bytes, whole: bool = False) -> str:
 
 
 def data_uri(name: str, image: bytes, whole: bool = False) -> str:
-    r"""An address that holds the image itself.
-
-    Examples
-    --------
-    >>> data_uri("light", b"\xff\xd8\xff")
-    'data:image/jpeg;base64,/9j/'
-    """
+    """An address that holds the image itself."""
     return f"data:{check_image(name, image, whole)};base64,{b64encode(image).decode()}"
 
 

@@ -20,14 +20,13 @@ from typing import IO, Any, NamedTuple
 
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import make_directory, one_with, trouble, write_atomically
-from adaptive_ot.workbench.report import PAGE, SUMMARY
 from adaptive_ot.workbench.report.contents import Match
 from adaptive_ot.workbench.report.fields import Fields, read_fields
 from adaptive_ot.workbench.report.matches import read_match, write_match
 from adaptive_ot.workbench.report.pictures import Drawn, check_image
 from adaptive_ot.workbench.wording import counted
 
-MATCH = "match.npz"
+PAGE, SUMMARY, MATCH = "report.html", "summary.json", "match.npz"
 SOLVE, ADAPTATION = "solve", "adaptation"
 RESULTS = ("predictions.csv", "moved.npz")
 PICTURES = ("transport", "plan", "labels", "convergence")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from adaptive_ot.solution import Status
 from adaptive_ot.workbench import wording
-from adaptive_ot.workbench.report import MOST_SAMPLES
 from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Table
 from adaptive_ot.workbench.report.fields import Fields, folded
-from adaptive_ot.workbench.report.matches import explorer, weigh_the_same
+from adaptive_ot.workbench.report.matches import MOST_SAMPLES, explorer, weigh_the_same
 from adaptive_ot.workbench.report.record import SOLVE, Record
 
 TOO_MANY = f"There are too many samples to look at them one by one: a side may have {MOST_SAMPLES:,}."

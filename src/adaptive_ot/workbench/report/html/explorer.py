@@ -61,17 +61,7 @@ class _Pairs(NamedTuple):
 
 
 def explore(match: Match) -> dict[str, Any]:
-    """The data for the script of a page, as plain lists and numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> side = Samples(names=["a", "b"], weights=np.array([0.5, 0.5]), labels=["cat", "dog"])
-    >>> match = Match(source=side, target=side, rows=np.array([1]), columns=np.array([1]), mass=np.array([0.25]))
-    >>> data = explore(match)
-    >>> data["pairs"], data["blocks"]["mass"], data["source"]["left"]
-    ({'source': [1], 'target': [1], 'mass': [0.25]}, [0.0, 0.0, 0.0, 0.25], [0])
-    """
+    """The data for the script of a page, as plain lists and numbers."""
     check_match(match)
     classes, rows, columns = axes(match)
     everything = _sorted_pairs(match)

@@ -4,12 +4,12 @@ const MORE = 48;
 const VALUES = 4;
 
 function thumbnail(model, side, sample) {
-  const { images } = model[side];
-  if (!images || !images[sample]) return element("span", `dot ${side}`);
+  const uri = model[side].images?.[sample];
+  if (!uri) return element("span", `dot ${side}`);
   const image = element("img", "");
   image.alt = "";
   image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 64));
-  image.src = images[sample];
+  image.src = uri;
   return image;
 }
 
@@ -38,25 +38,21 @@ function pairCard(model, panel, pair) {
   return element("li", "pair", source, mass, target);
 }
 
-function partnerCard(model, panel, side, pair) {
-  const mass = `mass ${amount(model.pairs.mass[pair])}`;
-  return element("li", "", sampleButton(model, panel, side, model.pairs[side][pair], mass));
+function sampleCard(model, panel, side, sample, ...notes) {
+  return element("li", "", sampleButton(model, panel, side, sample, ...notes));
 }
 
-function leftCard(model, panel, side, sample) {
-  const weight = model[side].weights[sample], moved = model[side].moved[sample];
-  const share = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} of its mass left`;
-  return element("li", "", sampleButton(model, panel, side, sample, share));
+function leftNote({ weights, moved }, sample) {
+  const weight = weights[sample], left = weight - moved[sample];
+  return moved[sample] <= ROUNDING * weight ? "left alone" : `${percent(left / weight)} of its mass left`;
 }
 
-function disagreementCard(model, panel, sample) {
-  const plan = model.plan[sample], predicted = model.target.predicted[sample];
+function disagreementNotes(model, sample) {
+  const plan = model.plan[sample], predicted = model.target.predicted[sample], truth = model.target.class?.[sample];
   const notes = [`plan: ${isolated(model.classes[plan])}`, `prediction: ${isolated(model.classes[predicted])}`];
-  if (model.target.class) {
-    const truth = model.target.class[sample];
-    notes.push(truth === plan ? "the plan is right" : truth === predicted ? "the prediction is right" : "neither is right");
-  }
-  return element("li", "", sampleButton(model, panel, "target", sample, ...notes));
+  if (truth === undefined) return notes;
+  const right = truth === plan ? "the plan is" : truth === predicted ? "the prediction is" : "neither is";
+  return [...notes, `${right} right`];
 }
 
 // A list that grows when asked to.
@@ -78,4 +74,3 @@ function facts(entries) {
   const rows = entries.filter(([, value]) => value !== null);
   return element("dl", "", ...rows.map(([name, value]) => element("div", "", element("dt", "", name), element("dd", "", value))));
 }
-

@@ -210,4 +210,3 @@ function sampleMap(model, panel, box) {
   sheet.addEventListener("blur", () => mark(-1));
   onKeys(sheet, panel, (key) => stepAmongSpots(map, key, current), choose);
 }
-

@@ -92,4 +92,3 @@ class Model {
     return /^[0-9]+$/.test(name) ? `class ${name}` : name;
   }
 }
-

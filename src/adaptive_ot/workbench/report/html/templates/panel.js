@@ -8,7 +8,7 @@ class Panel {
     this.beside = matchMedia("(min-width: 62.01rem)");
     this.close();
     box.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.origin) this.origin.focus();
+      if (event.key === "Escape") this.origin?.focus();
     });
   }
 
@@ -50,13 +50,12 @@ class Panel {
   close() {
     const maps = this.model.count ? "Point at a block or a spot to see who is matched there, click to keep it. " : "";
     this.hint = () => [element("p", "hint", `${maps}Click a sample to see it.`)];
-    if (this.origin) this.origin.focus({ preventScroll: true });
+    this.origin?.focus({ preventScroll: true });
     this.pin(this.hint, null);
   }
 
   enter() {
-    const heading = this.box.querySelector("h3");
-    if (heading) heading.focus({ preventScroll: true });
+    this.box.querySelector("h3")?.focus({ preventScroll: true });
   }
 
   top(...children) {
@@ -105,7 +104,7 @@ class Panel {
     const { model } = this, own = model[side];
     return () => {
       const top = this.top(side === "source" ? "Source " : "Target ", element("bdi", side, upright(own.names[sample])));
-      const image = own.images && own.images[sample] ? thumbnail(model, side, sample) : null;
+      const image = own.images?.[sample] ? thumbnail(model, side, sample) : null;
       const portrait = element("div", "portrait", image, facts(this.sampleFacts(side, sample)));
       if (own.images && !image) portrait.append(element("p", "hint", "The page has no room for this image."));
       const values = own.values ? facts(own.columns.map((column, k) => [column, amount(own.values[sample][k])])) : "";
@@ -135,7 +134,7 @@ class Panel {
     const count = model[side].partners[sample];
     const strongest = count > pairs.length ? `; the ${pairs.length} strongest` : "";
     const text = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
-    return [element("p", "told", text), ...listed(pairs, (pair) => partnerCard(model, this, other, pair), pairs.length)];
+    const card = (pair) => sampleCard(model, this, other, model.pairs[other][pair], `mass ${amount(model.pairs.mass[pair])}`);
+    return [element("p", "told", text), ...listed(pairs, card, pairs.length)];
   }
 }
-
