@@ -221,7 +221,7 @@ class TestBlocks:
         mass = sum(digits.mass[(digits.rows == i) & (digits.columns == j)].sum() for i, j in pairs_here)
         share = round(100 * mass / digits.mass.sum(), 1)
         told = f"Mass {mass:.3g}, {share:g}\xa0% of all that moved, in {len(pairs_here)} pairs."
-        assert browser.texts(".told")[0].startswith(told)
+        assert browser.texts(".finding")[0].startswith(told)
         browser.point(browser.one("h1"))
         assert shown_pairs(browser) == kept
 
@@ -237,7 +237,7 @@ class TestBlocks:
 
     def test_empty_and_missing_blocks_say_so(self, browser, digits):
         browser.point(block(browser, digits, "7", "7"))
-        assert "Nothing moves from here to there. 7 is missing in the source" in browser.texts(".told")[0]
+        assert "Nothing moves from here to there. 7 is missing in the source" in browser.texts(".finding")[0]
         headers = browser.run("return [...document.querySelectorAll('.blocks th')].map((each) => each.ariaLabel)")
         assert "7, no sources" in headers
         assert "3, no targets" in headers
@@ -332,7 +332,7 @@ class TestSamples:
         row = [pair for pair in above if pair[0] == above[-1][0]]
         browser.press(Keys.ARROW_UP)
         assert shown_pairs(browser) == [min(row, key=lambda pair: abs(place[1][pair[1]] - place[1][spots[-1][1]]))]
-        assert digits.source.names[row[0][0]] in browser.texts(".said")[0]
+        assert digits.source.names[row[0][0]] in browser.texts(".announced")[0]
         browser.press(Keys.ARROW_DOWN, Keys.ENTER)
         assert browser.active("tagName") == "H3"
 
@@ -343,7 +343,7 @@ class TestSamples:
         browser.all("[role=tab]")[1].click()
         browser.point(browser.one(".sheet"), 1, 1)
         assert shown_pairs(browser) == [(501, 501)]
-        assert browser.texts(".told") == ["2 pairs with mass 1.5 share this spot. The strongest:"]
+        assert browser.texts(".finding") == ["2 pairs with mass 1.5 share this spot. The strongest:"]
 
 
 class TestLists:
@@ -672,7 +672,7 @@ def test_traces_are_not_seen(browser, scheme):
     shares = browser.run("return [...document.querySelectorAll('.block')].map((each) => each.style.cssText)")
     assert shares == ["--share: 100%;", "--share: 0%;", "--share: 0%;", "--share: 0%;"]
     browser.point(browser.all(".block")[1])
-    assert browser.texts(".told")[0].startswith("Only traces of mass move from here to there, 1.00e-7 together.")
+    assert browser.texts(".finding")[0].startswith("Only traces of mass move from here to there, 1.00e-7 together.")
     browser.all("[role=tab]")[1].click()
     browser.run("document.querySelector('.sheet').focus()")
     browser.press(Keys.TAB, Keys.SHIFT + Keys.TAB, Keys.END)

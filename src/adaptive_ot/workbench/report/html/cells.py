@@ -15,7 +15,7 @@ DIGITS = 4
 WIDEST = 9
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A text, the number it stands for if it is one, and whether the value is missing."""
 
     text: str
@@ -24,7 +24,7 @@ class Cell(NamedTuple):
     bold: bool = False
 
 
-def cells_of(table: Table) -> list[list[Cell]]:
+def cells_of(table: Table) -> list[list[TableCell]]:
     """The rows of a table; the numbers of a column have equally many decimals.
 
     Examples
@@ -40,18 +40,18 @@ def cells_of(table: Table) -> list[list[Cell]]:
     ]
 
 
-def _cell(value: Any, form: str) -> Cell:
+def _cell(value: Any, form: str) -> TableCell:
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         text = number = str(int(value))
     elif value is None or (_is_float(value) and math.isnan(value)):
-        return Cell("–", missing=True)
+        return TableCell("–", missing=True)
     elif not _is_float(value):
-        return Cell(str(value))
+        return TableCell(str(value))
     elif math.isinf(value):
         text, number = ("∞", "Infinity") if value > 0 else ("-∞", "-Infinity")
     else:
         text, number = format(float(value), form), repr(float(value))
-    return Cell(text.replace("-", "\N{MINUS SIGN}"), number)
+    return TableCell(text.replace("-", "\N{MINUS SIGN}"), number)
 
 
 def _form(column: Sequence[Any]) -> str:

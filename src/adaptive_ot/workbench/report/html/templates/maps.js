@@ -176,7 +176,7 @@ function stepAmongSpots(map, key, at) {
 }
 
 function sampleMap(model, panel, box) {
-  const [sheet, cursor, said] = [".sheet", ".cursor", ".said"].map((name) => box.querySelector(name));
+  const [sheet, cursor, announced] = [".sheet", ".cursor", ".announced"].map((name) => box.querySelector(name));
   const { map } = model;
   let current = 0;
   drawSamples(model, box.querySelector("canvas"));
@@ -196,7 +196,7 @@ function sampleMap(model, panel, box) {
   const choose = (place) => {
     current = place;
     mark(place);
-    said.textContent = model.aboutPair(model.ofCell.get(map.cells[place])[0]);
+    announced.textContent = model.aboutPair(model.ofCell.get(map.cells[place])[0]);
     panel.pin(panel.cell(place), sheet);
   };
   sheet.addEventListener("mousemove", (event) => {

@@ -80,11 +80,11 @@ class Panel {
       if (!pairs.length) {
         const what = mass > 0 ? `Only traces of mass move from here to there, ${amount(mass)} together. ` : "Nothing moves from here to there. ";
         const why = `${model.aboutGroup("source", row)}; ${model.aboutGroup("target", column)}.`;
-        return [top, element("p", "told", what, why)];
+        return [top, element("p", "finding", what, why)];
       }
       const strongest = count > pairs.length ? ` The ${pairs.length} strongest:` : "";
       const text = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
-      return [top, element("p", "told", text), ...listed(pairs, (pair) => pairCard(model, this, pair), 8)];
+      return [top, element("p", "finding", text), ...listed(pairs, (pair) => pairCard(model, this, pair), 8)];
     };
   }
 
@@ -96,7 +96,7 @@ class Panel {
       const text = count === 1 ? "One pair." : `${many(count, "pair")} with mass ${mass} share this spot. The strongest:`;
       const { source, target } = model.pairs;
       const top = this.between(model.source.names[source[pair]], model.target.names[target[pair]]);
-      return [top, element("p", "told", text), element("ol", "cards large", pairCard(model, this, pair))];
+      return [top, element("p", "finding", text), element("ol", "cards large", pairCard(model, this, pair))];
     };
   }
 
@@ -135,6 +135,6 @@ class Panel {
     const strongest = count > pairs.length ? `; the ${pairs.length} strongest` : "";
     const text = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
     const card = (pair) => sampleCard(model, this, other, model.pairs[other][pair], `mass ${amount(model.pairs.mass[pair])}`);
-    return [element("p", "told", text), ...listed(pairs, card, pairs.length)];
+    return [element("p", "finding", text), ...listed(pairs, card, pairs.length)];
   }
 }
