@@ -144,7 +144,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     assert (np.bincount(match.rows, match.mass, 32) <= weights * (1 + 1e-4)).all()
     caption = next(part.caption for part in of_kind(page, Picture) if part.heading == "Mass between classes")
     assert "classes of the source may send more where they seem frequent in the target" in caption
-    assert "not what an image itself is taken for, but its neighbours in the target" in caption
+    assert "taken from its neighbours in the target, not from its own prediction" in caption
     pair, neighbours = embedding.pair(), embedding.method.neighbours
     assert neighbours is not None
     theirs = neighbours.guesses_near(pair.target_features, pair.target_logits.softmax(1))
@@ -235,7 +235,7 @@ def test_runs_without_lines(copied):
         (copied / name).unlink()
     shutil.rmtree(copied / "checkpoints")
     page = trained(copied)
-    assert "it was at step 0 of 20. Give the command" in of_kind(page, Note)[0].text
+    assert "it was at step 0 of 20. Give the same command" in of_kind(page, Note)[0].text
     assert of_kind(page, Picture) == of_kind(page, Table) == []
 
 
@@ -401,7 +401,7 @@ def test_a_benchmark_that_is_not_finished(compared, tmp_path):
     (path / "cells.jsonl").write_bytes(b"".join(lines[:4]) + b'{"group": "pets", "task"')
     page = benchmark_page(path)
     (note,) = of_kind(page, Note)
-    assert note == Note("8 of 12 cells have not run yet. The command that started it goes on.", "warning")
+    assert note == Note("8 of 12 cells have not run yet. Give the same command again to continue.", "warning")
     to_do, accuracy, *_ = of_kind(page, Table)
     assert [tuple(row) for row in to_do.rows] == [
         (cell.method, cell.group, cell.task, cell.seed) for cell in compared[1].cells[4:]

@@ -46,7 +46,7 @@ def page_of(path: Path) -> Page:
         parts += _sensitivity(path, plan, outcomes) if kind == "sensitivity" else _compared(plan, outcomes)
     failed = [[*_named(each.cell), each.error] for each in outcomes if each.numbers is None]
     if failed:
-        parts.append(Table("Failed", (*CELL, "error"), failed, "They are tried again when the command is given again."))
+        parts.append(Table("Failed", (*CELL, "error"), failed, "They run again when the command is given again."))
     if kind != "features":
         parts += _training(path, plan)
     parts.append(folded("Plan", plan.record()))
@@ -62,7 +62,7 @@ def _to_do(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
     left = [cell for cell in plan.cells if cell not in done]
     if not left:
         return []
-    note = f"{len(left):,} of {len(plan.cells):,} cells have not run yet. The command that started it goes on."
+    note = f"{len(left):,} of {len(plan.cells):,} cells have not run yet. Give the same command again to continue."
     shown = f"The first {CELLS_LISTED}." if len(left) > CELLS_LISTED else ""
     return [Note(note, "warning"), Table("Not run yet", CELL, [_named(cell) for cell in left[:CELLS_LISTED]], shown)]
 

@@ -22,6 +22,9 @@ MOST_PAIRS = 2_000_000
 # Coordinates or features of a sample that are shown.
 VALUES_SHOWN = 8
 
+# The heading and the caption of a plan by class.
+BY_CLASS = ("Mass between classes", "How much every class sends and receives, and what it has.")
+
 TEXTS = ("names", "labels", "predicted", "columns")
 
 

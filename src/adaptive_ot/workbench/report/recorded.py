@@ -6,7 +6,7 @@ from adaptive_ot.solution import Status
 from adaptive_ot.workbench import wording
 from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Table
 from adaptive_ot.workbench.report.fields import Fields, folded
-from adaptive_ot.workbench.report.matches import MOST_SAMPLES, explorer, weigh_the_same
+from adaptive_ot.workbench.report.matches import BY_CLASS, MOST_SAMPLES, explorer, weigh_the_same
 from adaptive_ot.workbench.report.record import SOLVE, Record
 
 TOO_MANY = f"There are too many samples to look at them one by one: a side may have {MOST_SAMPLES:,}."
@@ -48,10 +48,10 @@ def _solved(of: Fields) -> list[Part]:
     if of.text("status") not in CONVERGED:
         parts.append(Note(f"The solver did not reach its tolerance: {of.text('message')}.", "warning"))
     if not of.whole("pairs"):
-        parts.append(Note("Nothing moves: no pair pays."))
+        parts.append(Note("Nothing moves: no pair pays off."))
     rows = [("status", of.text("message")), ("value", f"{of.number('value'):.12g}")]
     if of.number("regularised_value") != of.number("value"):
-        rows.append(("with entropy", f"{of.number('regularised_value'):.12g}, which is what was minimised"))
+        rows.append(("with entropy", f"{of.number('regularised_value'):.12g}, the minimised objective"))
     rows += _certificate(of, "of the exact problem")
     rows.append(("mass", wording.solved_mass(of.amount("mass"), _most_mass(of))))
     if of.number("price"):
@@ -74,7 +74,7 @@ def _adapted(record: Record) -> list[Part]:
         rows.append(("accuracy", wording.accuracy(of.amount("accuracy", most=1.0), unknown)))
     rows.append(("mass", wording.adapted_mass(of.amount("mass"), _most_mass(of))))
     if of.is_given("gap"):  # there is one plan
-        rows += [("value", f"{of.number('value'):.6g}, what the plan costs"), *_certificate(of, "without entropy")]
+        rows += [("value", f"{of.number('value'):.6g}, the cost of the plan"), *_certificate(of, "without entropy")]
     rows += [
         ("active sources", f"{_active(of, 'sources')}: more than half of an equal weight is matched"),
         ("active targets", f"{_active(of, 'targets')}: more than half of each is matched"),
@@ -123,10 +123,9 @@ def _captions_of_solve(record: Record) -> Captions:
 
 def _captions_of_adaptation(of: Fields) -> Captions:
     """Without labels of the target, the pictures show predicted classes."""
-    classes = "How much every class sends and receives, and what it has."
     plan = "The mass of every pair of samples, sources down and targets across, sorted by class where that is known."
     if not of.is_given("predicted") or of.is_given("accuracy"):
-        return {"labels": ("Mass between classes", classes), "plan": ("Plan", plan)}
+        return {"labels": BY_CLASS, "plan": ("Plan", plan)}
     classes = "How much every class of the source sends, and every predicted class of the target receives."
     plan = "The mass of every pair of samples: sources down by class, targets across by predicted class."
     return {

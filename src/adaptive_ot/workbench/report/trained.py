@@ -20,7 +20,7 @@ from adaptive_ot.deep.run_directory import METRICS, read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
 from adaptive_ot.workbench.report.fields import folded
-from adaptive_ot.workbench.report.matches import explorer, match_of, weigh_the_same
+from adaptive_ot.workbench.report.matches import BY_CLASS, explorer, match_of, weigh_the_same
 from adaptive_ot.workbench.report.pictures import drawn, thumbnails
 from adaptive_ot.workbench.wording import counted
 
@@ -30,7 +30,7 @@ NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
 CAPACITIES = (
     "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
 )
-NEIGHBOURS = "What decides is not what an image itself is taken for, but its neighbours in the target."
+NEIGHBOURS = "The class of a target image is taken from its neighbours in the target, not from its own prediction."
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 
@@ -63,8 +63,8 @@ def _so_far(lines: list[dict[str, Any]], iterations: int) -> Note:
     last = next((line for line in reversed(lines) if "accuracy" in line), None)
     so_far = f" It had {last['accuracy']:.1%} of the target right at step {int(last['step']) + 1:,}." if last else ""
     return Note(
-        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the command that started "
-        "it again, and it goes on. Who is matched with whom can be seen when it is finished.",
+        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the same command "
+        "again to continue. Who is matched with whom can be seen when it is finished.",
         "warning",
     )
 
@@ -94,7 +94,9 @@ def _classes(result: Result | None, lines: list[dict[str, Any]]) -> list[Table]:
     else:
         return []
     rows = [(name, round(100 * accuracy, 1)) for name, accuracy in per_class.items()]
-    return [Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Labels of the target tell.")]
+    return [
+        Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Judged by labels of the target.")
+    ]
 
 
 def _explored(
@@ -133,8 +135,8 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
     if method.neighbours is not None:
         caption = f"{caption} {NEIGHBOURS}"
     picture = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
-    text = "How much every class sends and receives, and what it has."
-    parts.append(Picture("Mass between classes", *picture, text, caption))
+    heading, text = BY_CLASS
+    parts.append(Picture(heading, *picture, text, caption))
     sides = (source, problem.source_weights), (target, problem.target_weights)
     match = match_of(solution, *(_samples(side, weights, classes) for side, weights in sides))
     return [*parts, explorer(match, len(solution.support[0]), solution.mass)]
