@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from adaptive_ot.deep import Progress, train
 from adaptive_ot.deep.methods import METHODS
-from adaptive_ot.deep.training import Batch, Training
+from adaptive_ot.deep.training import ImageBatch, Training
 from adaptive_ot.errors import InvalidInput
 from patterns import save_patterns, small_run
 
@@ -190,7 +190,7 @@ def test_what_is_no_config(root):
 
 def batch_of(seed, count, labels):
     generator = torch.Generator().manual_seed(seed)
-    return Batch(torch.rand(count, 3, 12, 12, generator=generator), labels)
+    return ImageBatch(torch.rand(count, 3, 12, 12, generator=generator), labels)
 
 
 def training(root, **changes):
@@ -210,7 +210,7 @@ def test_steps_of_the_recipe(root):
     velocity = [torch.zeros_like(each) for each in network.parameters()]
     heads = {id(each) for each in network.head_parameters()}
     for step in range(3):
-        batch = Batch(batch_of(step, 12, LABELS).images.double(), LABELS)
+        batch = ImageBatch(batch_of(step, 12, LABELS).images.double(), LABELS)
         losses = ours.learn(step, batch, None)
         loss = cross_entropy(network(batch.images)[1], LABELS)
         gradients = torch.autograd.grad(loss, [*network.parameters()])
