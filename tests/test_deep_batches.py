@@ -25,23 +25,14 @@ def labels_of(classes, each, seed=0):
     return np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), each))
 
 
-@pytest.mark.parametrize(("size", "classes", "times"), [(72, 12, 6), (65, 65, 1), (62, 31, 2)])
-def test_published_batches(size, classes, times):
-    labels = labels_of(classes, 13)
-    for step in range(30):
-        batch = balanced_batch(labels, classes, size, 0, step)
-        assert len(set(batch)) == size
-        assert batch.dtype == np.int64
-        assert set(Counter(labels[batch]).values()) == {times}
-
-
-@given(st.integers(1, 9), st.integers(1, 30), st.integers(0, 2**40), st.integers(0, 10**6), st.integers(0, 99))
+@given(st.integers(1, 65), st.integers(1, 80), st.integers(0, 2**40), st.integers(0, 10**6), st.integers(0, 99))
 def test_every_class_has_its_share(classes, size, seed, step, shape):
     random = np.random.default_rng(shape)
     labels = random.permutation(np.repeat(np.arange(classes), random.integers(1, 6, classes)))
     batch = balanced_batch(labels, classes, size, seed, step)
     counts = np.bincount(labels[batch], minlength=classes)
     assert len(batch) == size
+    assert batch.dtype == np.int64
     assert counts.min() == size // classes
     assert counts.max() == -(-size // classes)
     held = np.bincount(labels, minlength=classes)

@@ -320,7 +320,7 @@ def test_arguments_that_are_wrong(finished):
             predict(finished.output, one)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="test_crops"):
         evaluate(finished.output, test_crops="five")  # type: ignore[arg-type]
-    for device in ("gpu", "cuda:99", "", "meta:meta"):
+    for device in ("gpu", "cuda:99", "", "meta", "meta:meta"):
         with pytest.raises(InvalidInput, match="device must be one that PyTorch can use"):
             evaluate(finished.output, device=device)
 

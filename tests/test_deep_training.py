@@ -281,8 +281,3 @@ def test_one_class_is_nothing_to_learn(tmp_path):
     np.savez(path, clear_train_x=images, clear_train_y=labels, faint_train_x=images, faint_train_y=labels)
     with pytest.raises(InvalidInput, match="must have at least two classes"):
         train(small_run(path, tmp_path / "run"))
-
-
-def test_devices_that_cannot_compute(root, tmp_path):
-    with pytest.raises(InvalidInput, match="device must be one that PyTorch can use"):
-        train(small_run(root, tmp_path / "run", device="meta"))
