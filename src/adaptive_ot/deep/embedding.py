@@ -32,25 +32,13 @@ SMALLEST = 1e-30
 
 
 class Side(NamedTuple):
-    """Images of one domain, as a network sees them.
+    """Images of one domain, as a network sees them."""
 
-    Attributes
-    ----------
-    names
-        Names of files, or positions in an array.
-    labels
-        Indices of their classes.
-    thumbnails
-        Bytes (n, height, width, 3), at most 64 a side.
-    features, probabilities
-        A row for every image, averaged over its crops.
-    """
-
-    names: list[str]
-    labels: np.ndarray
-    thumbnails: np.ndarray
-    features: torch.Tensor
-    probabilities: torch.Tensor
+    names: list[str]  # of files, or positions in an array
+    labels: np.ndarray  # indices of classes
+    thumbnails: np.ndarray  # bytes (n, height, width, 3), at most 64 a side
+    features: torch.Tensor  # a row for every image, averaged over its crops
+    probabilities: torch.Tensor  # likewise
 
 
 class Embedding(NamedTuple):

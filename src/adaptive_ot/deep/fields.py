@@ -79,13 +79,15 @@ def restored(dataclass: type[T], record: Mapping[str, Any], run: Path, file: str
 def checked(name: str, value: Any, kind: Any) -> Any:
     """The value of a field, converted to its annotation `kind`, or an `InvalidInput` that names the field.
 
-    `kind` is a number, possibly with a Range, bool, str, Path, Any, a Literal, a tuple of any length, a mapping with
-    names, or one of these or None.
+    `kind` is int or float, possibly with a Range; bool, str, Path, Any, or a Literal; a list, a tuple of any length, or
+    a mapping with names as keys; or one of these or None.
 
     Examples
     --------
     >>> checked("threshold", 1, Share), checked("root", "data", Path).name, checked("weights", None, str | None)
     (1.0, 'data', None)
+    >>> checked("seeds", [0, 1], tuple[Natural, ...]), checked("counts", {"dog": 3}, dict[str, Count])
+    ((0, 1), {'dog': 3})
     >>> checked("threshold", 1.5, Share)
     Traceback (most recent call last):
     adaptive_ot.errors.InvalidInput: threshold must be a number from 0 to 1; got 1.5. Choose another threshold.
@@ -105,10 +107,12 @@ def checked(name: str, value: Any, kind: Any) -> Any:
     if kind is Path:
         _require(isinstance(value, str | Path), name, value, "a path", "Write it in quotes.")
         return Path(value)
-    if origin is tuple:
-        listed = isinstance(value, list | tuple) and (arguments[0] is not str or all(isinstance(x, str) for x in value))
-        _require(listed, name, value, "a list of names", "Write it as a list of words.")
-        return tuple(checked(name, each, arguments[0]) for each in value)
+    if origin in (list, tuple):
+        names = arguments[0] is str
+        listed = isinstance(value, list | tuple) and not (names and any(not isinstance(each, str) for each in value))
+        kinds = ("a list of names", "Write it as a list of words.") if names else ("a list", "Put it in brackets.")
+        _require(listed, name, value, *kinds)
+        return origin(checked(name, each, arguments[0]) for each in value)
     if origin in (dict, Mapping):
         _require(isinstance(value, Mapping), name, value, "values by name", "Give a dictionary.")
         return {key: checked(f"{name} '{key}'", each, arguments[1]) for key, each in value.items()}
@@ -116,6 +120,8 @@ def checked(name: str, value: Any, kind: Any) -> Any:
         _require(isinstance(value, bool), name, value, "true or false", "Choose one.")
     elif kind is str:
         _require(isinstance(value, str), name, value, "a word", "Write it in quotes.")
+    elif kind is not Any:
+        raise TypeError(f"no rule for fields of type {kind}")
     return value
 
 

@@ -23,28 +23,20 @@ class Graphed:
 
     def __call__(self, *inputs: torch.Tensor) -> Any:
         # A graph outlives the casts of weights that autocast caches for the length of a context.
-        with _without_cached_casts():
+        kind, enabled = torch.get_autocast_dtype("cuda"), torch.is_autocast_enabled("cuda")
+        with torch.autocast("cuda", kind, enabled=enabled, cache_enabled=False):
             if self._replay is None:
                 self._replay = self._captured(inputs)
             return self._replay(*inputs)
 
     def _captured(self, inputs: tuple[torch.Tensor, ...]) -> Callable[..., Any]:
         """Capturing runs the module several times; its effect on the statistics of BatchNorm is undone."""
-        _let_gradients_change_streams()
+        # Gradients are captured on one stream and accumulated on another, of which newer releases of torch warn.
+        warn = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
+        if warn:
+            warn(False)
         before = [buffer.clone() for buffer in self._module.buffers()]
         replay: Any = torch.cuda.make_graphed_callables(self._module, tuple(each.clone() for each in inputs))
         for buffer, value in zip(self._module.buffers(), before, strict=True):
             buffer.copy_(value)
         return replay
-
-
-def _without_cached_casts() -> Any:
-    kind = torch.get_autocast_dtype("cuda")
-    return torch.autocast("cuda", kind, enabled=torch.is_autocast_enabled("cuda"), cache_enabled=False)
-
-
-def _let_gradients_change_streams() -> None:
-    """Gradients are captured on one stream and accumulated on another, of which newer releases of torch warn."""
-    warn = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)
-    if warn:
-        warn(False)

@@ -62,7 +62,8 @@ class Training:
 
     def learn(self, step: int, source: ImageBatch, target: ImageBatch | None) -> Alignment:
         """One step, with random numbers that depend on the seed and `step` only; the whole loss and its terms."""
-        torch.manual_seed(_seed_of(self.config.seed, step))
+        seeds = np.random.SeedSequence([self.config.seed, STEPS, step])
+        torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         for group in self.optimiser.param_groups:
             group["lr"] = group["factor"] * self.learning_rate(step)
         outputs = self._passes(*(batch.images for batch in (source, target) if batch))
@@ -138,10 +139,6 @@ def new_method(config: Config, classes: int) -> Method:
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(config.seed)
         return kind(settings, config.bottleneck, classes)
-
-
-def _seed_of(seed: int, step: int) -> int:
-    return int(np.random.SeedSequence([seed, STEPS, step]).generate_state(1, np.uint64)[0])
 
 
 class _Passes(nn.Module):
