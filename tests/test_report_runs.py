@@ -16,11 +16,11 @@ from adaptive_ot import InvalidInput
 from adaptive_ot.deep import Interrupted, configure, train
 from adaptive_ot.deep.data.batches import balanced_selection
 from adaptive_ot.deep.embedding import embed
-from adaptive_ot.deep.evaluate import probabilities
-from adaptive_ot.deep.feed import open_stores
-from adaptive_ot.deep.finished import network_of
+from adaptive_ot.deep.evaluation import probabilities
+from adaptive_ot.deep.loader import open_stores
 from adaptive_ot.deep.methods.transport import TransportMethod, batch_plan, joint_cost
 from adaptive_ot.deep.run_directory import read_account, read_run
+from adaptive_ot.deep.trained import network_of
 from adaptive_ot.workbench.benchmark import deep, engine, features, sensitivity
 from adaptive_ot.workbench.benchmark.journal import read_benchmark
 from adaptive_ot.workbench.benchmark.plan import Plan

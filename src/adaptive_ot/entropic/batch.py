@@ -100,3 +100,20 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     ends = zip(numbers["error"], numbers["stalled"], strict=True)
     status = tuple(status_of(error, solver, stalled > 0) for error, stalled in ends)
     return SolutionBatch(problems, PlanArray(plans), answers, status, ACTIVE_SHARE)
+
+
+def plan_on_gpu(cost: Any, source_weights: Any, solver: Entropic) -> tuple[Any, Any]:
+    """The plan that `solve` finds for adaptive transport, without its certificate: the host never waits for the GPU.
+
+    Targets have equal weights. The second result is 1 if the plan misses the tolerance of the solver, otherwise 0. The
+    problem must fit one program.
+    """
+    import torch
+
+    from adaptive_ot.entropic.triton import NUMBERS, solve_batch
+
+    m = cost.shape[1]
+    weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
+    settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
+    plans, found = solve_batch(cost[None], weights, *settings)
+    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # true for NaN, too

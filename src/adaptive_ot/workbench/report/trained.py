@@ -13,9 +13,9 @@ from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.device import pick_device
 from adaptive_ot.deep.embedding import Embedding, Side, embed
-from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.methods.transport import TransportMethod
+from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import METRICS, read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
