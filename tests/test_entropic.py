@@ -19,8 +19,7 @@ from scipy.special import logsumexp
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.entropic import compiled, small
-from adaptive_ot.entropic import kernels as _kernels
+from adaptive_ot.entropic import cpu, kernels, small
 from adaptive_ot.entropic import solver as entropic
 from budget import mostly_slow
 from check import as_numpy
@@ -359,7 +358,7 @@ def test_a_plan_is_the_same_wherever_it_lies_in_memory():
             room = np.empty(3 * m + gap)
             room[:m], plan = h, room[m + gap :].reshape(2, m)
             given = room[:m], scaling, np.ones(2), np.zeros(2), np.full(2, np.inf), ones
-            _kernels.finish_rows(costs, 0, 1.0, *given, plan, np.empty(2), np.empty(2), np.zeros(m), np.empty(m))
+            kernels.finish_rows(costs, 0, 1.0, *given, plan, np.empty(2), np.empty(2), np.zeros(m), np.empty(m))
             plans.add(plan.tobytes())
         assert len(plans) == 1
 
@@ -567,9 +566,9 @@ def test_in_tiles(form, epsilon, monkeypatch):
     rng = np.random.default_rng(7)
     x, z = rng.standard_normal((50, 2)), rng.standard_normal((40, 2))
     kept = solve((aot.DistanceCost(x, z, 1.5), None, None), epsilon, form, tolerance=PRECISE)
-    monkeypatch.setattr(compiled, "MOST_ENTRIES", 16)
-    monkeypatch.setattr(compiled, "PAIRS_PER_BLOCK", 128)
-    monkeypatch.setattr(compiled, "PAIRS_PER_THREAD", 256)
+    monkeypatch.setattr(cpu, "MOST_ENTRIES", 16)
+    monkeypatch.setattr(cpu, "PAIRS_PER_BLOCK", 128)
+    monkeypatch.setattr(cpu, "PAIRS_PER_THREAD", 256)
     tiled = solve((aot.DistanceCost(x, z, 1.5), None, None), epsilon, form, tolerance=PRECISE)
     assert_same(kept, tiled, 1e-9)
     check_entropic(
@@ -581,7 +580,7 @@ def test_in_tiles(form, epsilon, monkeypatch):
 @pytest.mark.parametrize("points", [False, True])
 def test_torch_softmin(form, points, monkeypatch):
     """The code for GPUs, run on the CPU, in one block and in blocks of 3 rows."""
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     from adaptive_ot.entropic import gpu
 
     rng = np.random.default_rng(8)
@@ -592,15 +591,7 @@ def test_torch_softmin(form, points, monkeypatch):
     mu, nu = rng.random(20), rng.random(17) * (np.arange(17) != 5)
     expected = solve((cost, mu, nu), 0.1, form, tolerance=PRECISE)
 
-    def softmin_for(given):
-        softmin = gpu.TorchSoftmin(given)
-        if not points:
-            softmin.cost = given.checked(given.array, given.kind)
-            softmin.cost.array = torch.from_numpy(given.array)
-        return softmin
-
-    monkeypatch.setattr(entropic, "softmin_for", softmin_for)
-    monkeypatch.setattr(gpu.TorchSoftmin, "device", "cpu", raising=False)
+    monkeypatch.setattr(entropic, "softmin_for", lambda cost: gpu.TorchSoftmin(cost, "cpu"))
     for block in (2**20, 3 * 17):
         monkeypatch.setattr(gpu, "ENTRIES_PER_BLOCK", block)
         assert_same(expected, solve((cost, mu, nu), 0.1, form, tolerance=PRECISE), 1e-9)
@@ -773,7 +764,7 @@ def test_not_converged(form, kind, most, monkeypatch):
 
 
 def test_point_clouds_take_linear_memory(monkeypatch):
-    monkeypatch.setattr(compiled, "MOST_ENTRIES", 1000)
+    monkeypatch.setattr(cpu, "MOST_ENTRIES", 1000)
     monkeypatch.setattr("numba.get_num_threads", lambda: 2)  # each has blocks of its own
     rng = np.random.default_rng(16)
     n, m = 3000, 2500

@@ -16,7 +16,7 @@ from scipy.special import logsumexp
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.entropic import compiled
+from adaptive_ot.entropic import cpu
 from adaptive_ot.entropic import solver as entropic
 from problems import Instance, least_by_clarabel
 from test_entropic import awkward, entropy, small_problems  # noqa: F401
@@ -499,7 +499,7 @@ def test_laws(model, form):
 @pytest.mark.parametrize("epsilon", [0.05, 1.0])
 def test_every_kind_of_cost_gives_the_same(model, form, epsilon, monkeypatch):
     """Compiled in one piece, step by step, in tiles, from points, from stored pairs, and in torch."""
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     from adaptive_ot.entropic import gpu
 
     rng = np.random.default_rng(12)
@@ -523,18 +523,11 @@ def test_every_kind_of_cost_gives_the_same(model, form, epsilon, monkeypatch):
     same(aot.DistanceCost(x, z, 2.0))
     monkeypatch.setattr(entropic, "SMALL", 0)
     same(matrix)
-    monkeypatch.setattr(compiled, "MOST_ENTRIES", 16)
-    monkeypatch.setattr(compiled, "PAIRS_PER_BLOCK", 128)
+    monkeypatch.setattr(cpu, "MOST_ENTRIES", 16)
+    monkeypatch.setattr(cpu, "PAIRS_PER_BLOCK", 128)
     same(aot.DistanceCost(x, z, 2.0))
 
-    def softmin_for(given):
-        softmin = gpu.TorchSoftmin(given)
-        softmin.cost = given.checked(given.array, given.kind)
-        softmin.cost.array = torch.from_numpy(given.array)
-        return softmin
-
-    monkeypatch.setattr(entropic, "softmin_for", softmin_for)
-    monkeypatch.setattr(gpu.TorchSoftmin, "device", "cpu", raising=False)
+    monkeypatch.setattr(entropic, "softmin_for", lambda cost: gpu.TorchSoftmin(cost, "cpu"))
     same(matrix)
 
 

@@ -246,7 +246,7 @@ def softmin_for(cost: Cost) -> Softmin:
         return TorchSoftmin(cost)
     if isinstance(cost, ArrayCost) and math.prod(cost.shape) <= SMALL:
         return DenseSoftmin(cost)
-    from adaptive_ot.entropic.compiled import ListedSoftmin, TiledSoftmin
+    from adaptive_ot.entropic.cpu import ListedSoftmin, TiledSoftmin
 
     if isinstance(cost, SparseCost):
         return ListedSoftmin(cost)
