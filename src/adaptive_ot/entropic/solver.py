@@ -234,7 +234,7 @@ def softmin_for(cost: Any) -> Softmin:
         return TorchSoftmin(cost)
     if cost.layout == "dense" and math.prod(cost.shape) <= SMALL:
         return DenseSoftmin(cost)
-    from adaptive_ot.entropic.compiled import ListedSoftmin, TiledSoftmin
+    from adaptive_ot.entropic.cpu import ListedSoftmin, TiledSoftmin
 
     return ListedSoftmin(cost) if cost.layout == "sparse" else TiledSoftmin(cost)
 
