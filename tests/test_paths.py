@@ -280,3 +280,8 @@ def test_what_is_printed():
     assert repr(path) == "<MassPath of 2 x 2: mass 0 to 1 in 2 pieces>"
     assert "price     -3 to 4 a unit" in str(path)
     assert "adaptive  mass 0.5, value -1.5" in str(path)
+
+
+def test_a_path_of_the_largest_weights_can_be_printed():
+    cost = np.random.default_rng(0).normal(size=(8, 7)) * 1e99
+    assert "adaptive" in str(aot.mass_path(cost, np.full(8, 1e100), np.full(7, 1e100)))
