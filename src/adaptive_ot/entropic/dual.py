@@ -71,13 +71,15 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
     totals = float(problem.source_weights.sum()), float(problem.target_weights.sum())
     source, target = problem.marginals.sides
-    tau, tilt, lost = math.inf, 0.0, 0.0
-    if source.soft:
+    taus, tilt, lost = (source.tau, target.tau), 0.0, 0.0
+    for side, weights, total in zip((source, target), (mu, nu), totals, strict=True):
+        lost += (total - weights.sum()) * (side.tau / solver.epsilon) if side.soft else 0.0
+    if source.soft and source == target:
         # Both sides move the same mass, so their weights may be scaled to the same total: potentials shift, no more.
-        tau, roots = source.tau, (math.sqrt(mu.sum()), math.sqrt(nu.sum()))
+        roots = math.sqrt(mu.sum()), math.sqrt(nu.sum())
         total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
-        tilt = 0.5 * tau * math.log(mu.sum() / nu.sum())
-        lost = (totals[0] - mu.sum() + totals[1] - nu.sum() + apart**2) * (tau / solver.epsilon)
+        tilt = 0.5 * source.tau * math.log(mu.sum() / nu.sum())
+        lost = (totals[0] - mu.sum() + totals[1] - nu.sum() + apart**2) * (source.tau / solver.epsilon)
         mu, nu = mu * (total / mu.sum()), nu * (total / nu.sum())
     log_mu, log_nu = log_weights(mu), log_weights(nu)
     lightest = nu[nu > 0].min() / (mu.max() * mu.size)
@@ -90,16 +92,16 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
         # Something has to be left to the dummies: to move all that can takes an infinite price.
         amount = min(task.amount, (1 - solver.tolerance) * task.most)
         constant = amount * log_exchange(mu, nu, amount) if amount > 0 else 0.0
-        return Dual(mu, nu, rule, log_nu, True, constant, amount)
-    cap = 0.0 if capped else FAR
+        return Dual(mu, nu, rule, log_nu, True, constant, math.inf, amount)
+    of_rows, of_columns = (0.0 if side.bounded else FAR for side in (source, target))
     if solver.entropy == "counting":
         sources, targets = (np.where(side > 0, 0.0, NOTHING) for side in (mu, nu))
-        rule = RowRule(log_mu, sources, cap, -math.inf, share)
-        return Dual(mu, nu, rule, targets, False, lost, task.amount, tau, tilt)
-    rule, constant = RowRule(np.zeros(mu.size), log_mu, cap, -math.inf, share), lost + totals[0] * totals[1]
+        rule = RowRule(log_mu, sources, of_rows, -math.inf, share)
+        return Dual(mu, nu, rule, targets, False, lost, of_columns, task.amount, taus, tilt)
+    rule, constant = RowRule(np.zeros(mu.size), log_mu, of_rows, -math.inf, share), lost + totals[0] * totals[1]
     if with_dummies:  # all weights move on both sides, so that only the reference differs
         constant = task.amount * (1 + math.log(total) + log_exchange(mu, nu, task.amount))
-    return Dual(mu, nu, rule, log_nu, False, constant, task.amount, tau, tilt)
+    return Dual(mu, nu, rule, log_nu, False, constant, of_columns, task.amount, taus, tilt)
 
 
 def log_exchange(mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
