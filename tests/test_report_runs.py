@@ -18,7 +18,8 @@ from adaptive_ot.deep.data.batches import balanced_selection
 from adaptive_ot.deep.embedding import embed
 from adaptive_ot.deep.evaluation import probabilities
 from adaptive_ot.deep.loader import open_stores
-from adaptive_ot.deep.methods.transport import TransportMethod, batch_plan, joint_cost
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import batch_plan, joint_cost
 from adaptive_ot.deep.run_directory import read_account, read_run
 from adaptive_ot.deep.trained import network_of
 from adaptive_ot.workbench.benchmark import deep, engine, features, sensitivity
@@ -136,7 +137,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
         likeliest = probabilities(network, store, found.config).argmax(1)
         assert side.predicted == [store.domain.classes[k] for k in likeliest]
     embedding = embed(finished, device="cpu")
-    assert isinstance(embedding.method, TransportMethod)
+    assert isinstance(embedding.method, AOT)
     weights = embedding.method.source_weights(embedding.pair()).numpy()  # as they grew
     np.testing.assert_allclose(match.source.weights, weights, rtol=1e-6)
     np.testing.assert_allclose(match.target.weights, 1 / 32)
