@@ -173,7 +173,7 @@ class MassPath:
         weights = self.problem.source_weights, self.problem.target_weights
         fixed = FixedMass(mass)
         fixed.checked(*weights)
-        mass = fixed.amount(*weights)
+        mass = fixed.prescribed(*weights)
         if mass > self.most_mass * (1 + 1e-9):
             raise Infeasible(mass, self.most_mass)
         return min(mass, self.most_mass)
@@ -189,7 +189,7 @@ class MassPath:
         if self.price.size:
             lines += [
                 f"  price     {self.price[0]:.6g} to {self.price[-1]:.6g} a unit",
-                f"  adaptive  mass {adaptive:.6g}, value {self.value_at(adaptive):.6g}",
-                f"  elbow     mass {elbow:.6g}, value {self.value_at(elbow):.6g}",
+                f"  adaptive  mass {adaptive:.6g}, value {np.interp(adaptive, self.mass, self.value):.6g}",
+                f"  elbow     mass {elbow:.6g}, value {np.interp(elbow, self.mass, self.value):.6g}",
             ]
         return "\n".join(lines)
