@@ -33,9 +33,10 @@ class Dual(NamedTuple):
 
     `reference` are the logarithms of the target weights of the reference measure. In the augmented form a dummy source
     of the target's total weight takes part (`rule.dummy` stands for the dummy target); otherwise potentials are at most
-    `rule.cap`. `constant` is what the value lacks that does not depend on potentials. `amount` is the mass to move if
-    that is fixed, otherwise 0; `tau` the price of divergence, or inf, and `tilt` what source potentials, in units of
-    the cost, lack because weights were scaled to the same total.
+    `rule.cap` and `cap`. `constant` is what the value lacks that does not depend on potentials. `amount` is the mass to
+    move if that is fixed, otherwise 0; `taus` are the prices of divergence of rows and columns, or inf; `tilt` is what
+    source potentials, in units of the cost, lack because weights were scaled to the same total. `softness` is epsilon
+    over the price of the columns' divergence; the rule has that of the rows.
     """
 
     source_weights: np.ndarray
@@ -44,13 +45,16 @@ class Dual(NamedTuple):
     reference: np.ndarray
     augmented: bool
     constant: float
+    cap: float
     amount: float = 0.0
-    tau: float = math.inf
+    taus: tuple[float, float] = (math.inf, math.inf)
     tilt: float = 0.0
+    softness: float = 0.0
 
     def at(self, epsilon: float) -> Dual:
         """The dual at an epsilon."""
-        return self._replace(rule=self.rule._replace(softness=epsilon / self.tau))
+        of_rows, of_columns = self.taus
+        return self._replace(rule=self.rule._replace(softness=epsilon / of_rows), softness=epsilon / of_columns)
 
     def shift(self, h: np.ndarray) -> float:
         """What to add to target potentials so that they do not depend on the potentials of the dummies."""
@@ -151,9 +155,9 @@ def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.
 @register_jitable
 def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
     """Rows at the best constant to add to all of `gamma`, where both sides are due the same; what it moves; it."""
-    softness = dual.rule.softness
-    share = softness / (1 + softness)  # of the constant, the rows take the rest back
-    missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, softness)
+    of_rows, softness = dual.rule.softness, dual.softness
+    share = of_rows / (1 + of_rows)  # of the constant, the rows take the rest back
+    missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, of_rows)
     constant = missing / (softness + share)
     columns = np.exp(share * constant) * at.columns
     moved = columns * math.sqrt((softness + share) / np.sum(columns))
@@ -171,16 +175,18 @@ def log_due(weights: np.ndarray, potential: np.ndarray, softness: float) -> floa
 @register_jitable
 def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
-    mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.rule.softness
+    mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.softness
     h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
     at, price = softmin.balance(h, rule), 0.0
-    spill = np.zeros((int(fixed or softness > 0) + int(dual.augmented), nu.size))
+    soft = rule.softness > 0 or softness > 0
+    centre = soft and rule.cap > 0 and dual.cap > 0  # caps determine what potentials have in common
+    spill = np.zeros((int(fixed or centre) + int(dual.augmented), nu.size))
     if fixed:
         at, spill[-1], price = at_fixed_mass(softmin, dual, at)
-    elif softness > 0:
+    elif centre:
         at, spill[-1], price = centred(dual, at, gamma)
         gamma = gamma + price
-    value = np.sum(worth(mu, at.potential - price, softness)) + np.sum(worth(nu, gamma, softness))
+    value = np.sum(worth(mu, at.potential - price, rule.softness)) + np.sum(worth(nu, gamma, softness))
     value += dual.amount * price
     columns, goal = at.columns, due(nu, gamma, softness)
     if dual.augmented:
@@ -191,11 +197,11 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     else:
         value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
     columns, goal = np.maximum(columns, constants.LEAST * total), np.maximum(goal, constants.LEAST * total)
-    free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
+    free = (nu > 0) & ((gamma < dual.cap) | (columns > goal))
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
     unit = max(dual.amount, constants.SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
-    lost = softness > 0 and np.max(columns) <= constants.LEAST * total  # so far off that everything underflows
+    lost = soft and np.max(columns) <= constants.LEAST * total  # so far off that everything underflows
     error = np.inf if lost else np.sum(np.abs(gradient)) / unit
     return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
@@ -215,9 +221,11 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     full = (point.at.potential < dual.rule.cap + point.price) & (rows > constants.LEAST * np.sum(mu))
     weights = full / ((1 + softness) * chosen(full, rows, 1.0))
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
-    diagonal = (1 + softness + damping) * columns
+    diagonal = (1 + dual.softness + damping) * columns
     right = columns * log_ratio(point.due, point.columns, free)
-    free_constant = dual.amount > 0 or (dual.rule.cap > 0 and not dual.augmented)  # may move between the sides
+    free_constant = dual.amount > 0 or (
+        min(dual.rule.cap, dual.cap) > 0 and not dual.augmented
+    )  # may move between the sides
     if free_constant and np.sum(free) == np.sum(dual.target_weights > 0):  # nothing determines a common step
         right = right - columns * free * (np.sum(right) / np.sum(columns * free))
     equations = Equations(weights, diagonal, point.spill, free, right)
@@ -291,10 +299,9 @@ def climb(
         passes += sweeps + each
         promised = np.sum(point.gradient * (trial.gamma - point.gamma))
         gained = trial.value - point.value
-        sides = (dual.source_weights, point.at.potential - point.price), (dual.target_weights, point.gamma)
         terms = dual.amount * abs(point.price)
-        for weights, potential in sides:
-            terms += np.sum(np.abs(worth(weights, potential, dual.rule.softness)))
+        terms += np.sum(np.abs(worth(dual.source_weights, point.at.potential - point.price, dual.rule.softness)))
+        terms += np.sum(np.abs(worth(dual.target_weights, point.gamma, dual.softness)))
         noise = constants.ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
         if 0 < gained >= constants.ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
@@ -321,7 +328,7 @@ def climb(
 @register_jitable
 def within(dual: Dual, gamma: np.ndarray) -> np.ndarray:
     """The nearest target potentials that are feasible; the price of mass takes what they have in common."""
-    gamma = np.minimum(gamma, dual.rule.cap)
+    gamma = np.minimum(gamma, dual.cap)
     if dual.amount > 0:
         gamma = gamma - np.max(chosen(dual.target_weights > 0, gamma, NOTHING))
     return gamma

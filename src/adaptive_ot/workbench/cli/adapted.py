@@ -15,11 +15,10 @@ from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.feature_files import Features
 from adaptive_ot.workbench.files import as_csv
 from adaptive_ot.workbench.report import record
-from adaptive_ot.workbench.report.adapted import LABELS_IGNORED, accuracy_in_words, mass_in_words
 from adaptive_ot.workbench.report.contents import Match, Samples
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.report.matches import VALUES_SHOWN, match_of
 from adaptive_ot.workbench.report.pictures import Drawn, drawn
-from adaptive_ot.workbench.report.solutions import VALUES_SHOWN, match_of
+from adaptive_ot.workbench.wording import LABELS_IGNORED, accuracy, adapted_mass, counted
 
 CLASSES_SHOWN = 12
 
@@ -92,7 +91,7 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
     sizes = f"{counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}"
     show.title(console, f"{of['model']} of {sizes} ({of['method']})")
     show.line(console, "data", f"{counted(of['features'], 'feature')}{classes}")
-    show.line(console, "mass", mass_in_words(of["mass"], of["most_mass"]))
+    show.line(console, "mass", adapted_mass(of["mass"], of["most_mass"]))
     show.line(
         console,
         "active",
@@ -106,7 +105,7 @@ def show_summary(console: Console, of: dict[str, Any]) -> None:
         more = f" and {len(most) - CLASSES_SHOWN} more classes" if len(most) > CLASSES_SHOWN else ""
         show.line(console, "predicted", ", ".join(f"{label}: {n}" for label, n in most[:CLASSES_SHOWN]) + more)
     if of["accuracy"] is not None:
-        show.line(console, "accuracy", accuracy_in_words(of["accuracy"], of["targets_of_unknown_classes"]))
+        show.line(console, "accuracy", accuracy(of["accuracy"], of["targets_of_unknown_classes"]))
     show.line(console, "effort", f"{of['seconds']:.2f} s")
     if of["output"]:
         show.line(console, "written", of["output"])

@@ -15,9 +15,9 @@ from adaptive_ot.workbench.cli.options import named
 from adaptive_ot.workbench.cli.progress import steps_bar
 from adaptive_ot.workbench.cli.samples import TOY_COST
 from adaptive_ot.workbench.files import make_directory, write_atomically
-from adaptive_ot.workbench.report.fields import counted
 from adaptive_ot.workbench.report.figures import Domains, class_to_drop, figures_of
 from adaptive_ot.workbench.report.pictures import saved
+from adaptive_ot.workbench.wording import counted
 
 # Samples of either domain, at most.
 SAMPLES = 1000

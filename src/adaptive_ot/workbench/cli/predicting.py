@@ -17,7 +17,7 @@ from adaptive_ot.workbench.cli import files, show
 from adaptive_ot.workbench.cli.options import named
 from adaptive_ot.workbench.cli.progress import training_bar
 from adaptive_ot.workbench.files import as_csv, write_atomically
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 SHOWN = 12
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from adaptive_ot import MassPath, Progress, Solution
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 if TYPE_CHECKING:
     from adaptive_ot import deep

@@ -17,7 +17,7 @@ from adaptive_ot.deep.distributed import process_group, rank
 from adaptive_ot.workbench.cli import show
 from adaptive_ot.workbench.cli.options import named
 from adaptive_ot.workbench.cli.progress import steps_bar, training_bar
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 # Fields of a config that have another name on the command line.
 OTHERWISE = {"settings": "--set", "target_classes": "--target-class"}
