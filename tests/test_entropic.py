@@ -674,6 +674,7 @@ def test_batch_that_does_not_converge():
         *(({"entropy": bad}, "entropy") for bad in ("", "Augmented", "shannon", None, 3, ["product"])),
         *(({"tolerance": bad}, "tolerance") for bad in (0.0, -1e-9, math.nan, math.inf, "1e-9", None)),
         *(({"max_iterations": bad}, "max_iterations") for bad in (0, -1, 1.5, math.nan, "many", None)),
+        *(({"compiled": bad}, "compiled") for bad in ("yes", 1, np.True_)),
     ],
     ids=str,
 )
@@ -686,22 +687,6 @@ def test_bad_options(options, name):
 def test_epsilon_is_needed():
     with pytest.raises(TypeError, match="epsilon"):
         aot.Entropic()  # type: ignore[call-arg]
-
-
-@pytest.mark.parametrize(
-    ("mu", "nu", "name"),
-    [
-        (np.ones((3, 4)), None, "source_weights"),
-        (np.ones((2, 5)), None, "source_weights"),
-        (None, np.ones(4), "target_weights"),
-        (None, -np.ones((2, 5)), "target_weights"),
-        (None, np.full((2, 5), np.nan), "target_weights"),
-    ],
-)
-def test_bad_batch_weights(mu, nu, name):
-    with pytest.raises(aot.InvalidInput, match=name) as caught:
-        aot.solve(np.zeros((2, 4, 5)), mu, nu, solver=aot.Entropic(0.1))
-    assert caught.value.argument == name
 
 
 @every_form

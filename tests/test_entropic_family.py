@@ -167,23 +167,18 @@ def test_against_pot(seed):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_finite_where_pot_is_not():
+@pytest.mark.parametrize("model", ["equal", "soft"])
+def test_finite_where_pot_is_not(model):
+    """Thousands of epsilons overflow there, or leave nothing; here, the certificate bounds the error."""
     ot = pytest.importorskip("ot")
-    cost, mu, nu = random_instance(0, "equal")
-    assert (
-        not np.isfinite(ot.sinkhorn(mu, nu, 1e3 * cost, 1e-3)).all() or not ot.sinkhorn(mu, nu, 1e3 * cost, 1e-3).any()
-    )
-    assert np.isfinite(solve((1e3 * cost, mu, nu), aot.Equal(), 1e-3).plan).all()
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_unbalanced_and_finite_where_pot_is_not():
-    """Rewards of five thousand epsilons overflow there; here, the certificate bounds the error."""
-    ot = pytest.importorskip("ot")
-    rng = np.random.default_rng(0)
-    cost, mu, nu = rng.random((6, 5)) - 5, rng.random(6), rng.random(5)
-    assert not np.isfinite(ot.unbalanced.sinkhorn_unbalanced(mu, nu, cost, 1e-3, 0.5, reg_type="kl")).all()
-    solution = solve((cost, mu, nu), aot.SoftKL(0.5), 1e-3)
+    cost, mu, nu = random_instance(0, model)
+    if model == "equal":
+        cost, marginals, plan = 1e3 * cost, aot.Equal(), ot.sinkhorn(mu, nu, 1e3 * cost, 1e-3)
+    else:
+        cost, marginals = np.random.default_rng(0).random(cost.shape) - 5, aot.SoftKL(0.5)
+        plan = ot.unbalanced.sinkhorn_unbalanced(mu, nu, cost, 1e-3, 0.5, reg_type="kl")
+    assert not (np.isfinite(plan).all() and plan.any())
+    solution = solve((cost, mu, nu), marginals, 1e-3)
     assert np.isfinite(solution.plan).all()
     assert solution.gap <= 0.01 * abs(solution.value)
 
@@ -355,7 +350,7 @@ def test_awkward_problems(name, model, form):
         for ratio in (1e-6, 1e-2, 1e6):
             if name.startswith("forbidden") and (chosen, ratio) != (models[1], 1e-2):
                 continue  # a mass that cannot move, or potentials of the size of tau
-            if name == "negative and balanced" and model == "soft" and chosen.tau > 1e9 * ratio * size:
+            if name == "negative and balanced" and isinstance(chosen, aot.SoftKL) and chosen.tau > 1e9 * ratio * size:
                 continue  # tau / epsilon has too many digits
             solution = solve(instance, chosen, ratio * size, form)
             assert solution.iterations < 20_000

@@ -70,12 +70,6 @@ def test_the_choice_is_the_users(compiled, monkeypatch):
     np.testing.assert_allclose(solution.plan, aot.solve(COST, solver=aot.Entropic(0.1)).plan, atol=1e-9)
 
 
-@pytest.mark.parametrize("wrong", ["yes", 1, np.True_])
-def test_compiled_is_true_false_or_none(wrong):
-    with pytest.raises(aot.InvalidInput, match="compiled"):
-        aot.Entropic(0.1, compiled=wrong)
-
-
 def test_machine_code_is_found_on_disk(tmp_path):
     code = """
 import numpy as np

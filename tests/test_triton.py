@@ -28,37 +28,21 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="too slow for the interpreter; needs a GPU")
 
 
-def random_problem(n, m, seed, forbidden=0.0, target_total=0.8):
+def random_problem(n, m, seed, forbidden=0.0, target_total=0.8, **changes):
+    """Cost and weights; entries of `changes` are indices of rows and columns."""
     rng = np.random.default_rng(seed)
     cost, mu, nu = rng.normal(size=(n, m)), rng.random(n) + 0.1, rng.random(m) + 0.1
     cost[rng.random((n, m)) < forbidden] = np.inf
-    return cost, mu / mu.sum(), target_total * nu / nu.sum()
-
-
-def without_weight(n, m, seed):
-    cost, mu, nu = random_problem(n, m, seed)
-    mu[[0, -1]] = nu[[1, 2]] = 0
+    rows, columns = changes.get("without_weight", ([], []))
+    mu, nu = mu / mu.sum(), target_total * nu / nu.sum()
+    mu[rows], nu[columns] = 0, 0
+    rows, columns = changes.get("without_pairs", ([], []))
+    cost[rows], cost[:, columns] = np.inf, np.inf
+    cost[np.ix_(changes.get("towards_nothing", []), np.flatnonzero(nu))] = np.inf
     return cost, mu, nu
 
 
-def with_nothing_allowed(n, m, seed):
-    cost, mu, nu = random_problem(n, m, seed, forbidden=0.4)
-    cost[1:3], cost[:, 1] = np.inf, np.inf
-    return cost, mu, nu
-
-
-def only_positive(n, m, seed):
-    cost, mu, nu = random_problem(n, m, seed)
-    return np.abs(cost) + 0.1, mu, nu
-
-
-def only_towards_nothing(n, m, seed):
-    """A row whose only partners have no weight."""
-    cost, mu, nu = without_weight(n, m, seed)
-    cost[2, nu > 0] = np.inf
-    return cost, mu, nu
-
-
+EMPTY = {"without_weight": ([0, -1], [1, 2])}
 PROBLEMS = {
     "1 x 1": random_problem(1, 1, 0),
     "1 x 7": random_problem(1, 7, 1),
@@ -67,10 +51,10 @@ PROBLEMS = {
     "20 x 13": random_problem(20, 13, 4),
     "11 x 33": random_problem(11, 33, 5),
     "some forbidden": random_problem(14, 18, 6, forbidden=0.3),
-    "nothing allowed": with_nothing_allowed(12, 10, 7),
-    "without weight": without_weight(13, 9, 8),
-    "only towards nothing": only_towards_nothing(10, 12, 9),
-    "only positive": only_positive(12, 17, 10),
+    "nothing allowed": random_problem(12, 10, 7, forbidden=0.4, without_pairs=([1, 2], [1])),
+    "without weight": random_problem(13, 9, 8, **EMPTY),
+    "only towards nothing": random_problem(10, 12, 9, towards_nothing=[2], **EMPTY),
+    "only positive": [np.abs(part) + 0.1 * (part.ndim == 2) for part in random_problem(12, 17, 10)],
 }
 LARGE = {f"{n} x {m}": random_problem(n, m, n + m) for n, m in [(72, 72), (128, 128), (100, 60), (33, 128)]}
 

@@ -19,7 +19,8 @@ from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, S
 # up to a constant, and the system is singular in a direction that does not matter.
 RIDGE = 1e-14
 
-# Of a plan and the potentials of both sides, or of a cost and the weights of both sides.
+# One tensor for the rows and one for the columns; before them, one for the plan or the cost.
+Pair = tuple[torch.Tensor, torch.Tensor]
 Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 
 
@@ -176,8 +177,8 @@ def adjoint(at: Point, by: Triple) -> Triple:
         rows, columns = source.potential < 0, target.potential < 0
     elif model.softness == 0:  # a constant may move between the sides
         columns = torch.arange(nu.shape[-1], device=nu.device) != plan.sum(-2).argmax(-1, keepdim=True)
-    shares = [_ratio(side.row, side.ratio[..., None]) for side in (source, target)]
-    u, v, price = _solve(model, plan, *shares, rows, columns, by, isinstance(model.marginals, FixedMass))
+    shares = _ratio(source.row, source.ratio[..., None]), _ratio(target.row, target.ratio[..., None])
+    u, v, price = _solve(model, plan, shares, (rows, columns), by, isinstance(model.marginals, FixedMass))
     rest = by[0] - u[..., :, None] - v[..., None, :] - price
     by_mu, by_nu = u, v
     if model.softness > 0:
@@ -207,11 +208,11 @@ def _adjoint_with_dummies(at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, 
     whole = torch.cat([torch.cat([plan, last_row[..., None, :-1]], -2), last_column[..., None]], -1)
     rows = torch.cat([torch.cat([source.row, slack[..., None]], -1), last_row[..., None, :]], -2)
     columns = torch.cat([torch.cat([target.row, spill[..., None]], -1), last_column[..., None, :]], -2)
-    shares = [_ratio(side, side.sum(-1, keepdim=True)) for side in (rows, columns)]
+    shares = _ratio(rows, rows.sum(-1, keepdim=True)), _ratio(columns, columns.sum(-1, keepdim=True))
     free = torch.arange(m + 1, device=plan.device).expand(whole[..., 0, :].shape) < m
     f_sum, g_sum = by_f.sum(-1, keepdim=True), by_g.sum(-1, keepdim=True)
     by = torch.nn.functional.pad(by_plan, (0, 1, 0, 1)), torch.cat([by_f, g_sum], -1), torch.cat([by_g, f_sum], -1)
-    u, v, _ = _solve(model, whole, *shares, torch.ones_like(whole[..., 0], dtype=torch.bool), free, by)
+    u, v, _ = _solve(model, whole, shares, (torch.ones_like(whole[..., 0], dtype=torch.bool), free), by)
     rest = by_plan - u[..., :n, None] - v[..., None, :m]
     common = (f_sum + g_sum) / total
     by_mu = u[..., :n] + v[..., m:] - epsilon * (_ratio(by_f, mu) + _ratio(f_sum, totals[0]) - common)
@@ -220,27 +221,20 @@ def _adjoint_with_dummies(at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, 
 
 
 def _solve(
-    model: Model,
-    plan: torch.Tensor,
-    row_shares: torch.Tensor,
-    column_shares: torch.Tensor,
-    rows: torch.Tensor,
-    columns: torch.Tensor,
-    by: Triple,
-    priced: bool = False,
+    model: Model, plan: torch.Tensor, sides: Pair, actives: Pair, by: Triple, priced: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, Any]:
-    """Derivatives by the sums of active rows and columns, and by the mass if that is `priced`.
+    """Derivatives by the sums of rows and columns, given how each is shared, and by the mass if that is `priced`.
 
     Active rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
     of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if weighted. In each row,
     (1 + softness) u_i is the mean of  by_ij - v_j - price;  in each column, (1 + softness) v_j is that of
     by_ij - u_i - price;  the price is the mean of all  by_ij - u_i - v_j. The rows are eliminated.
     """
-    (by_plan, by_f, by_g), stiff = by, 1 + model.softness
-    r, c = plan.sum(-1), plan.sum(-2)
-    p = (row_shares * by_plan).sum(-1) + model.epsilon * _ratio(by_f, r)
-    q = (column_shares.mT * by_plan).sum(-2) + model.epsilon * _ratio(by_g, c)
-    inverse, active, means, shares = rows / stiff, columns, column_shares, row_shares
+    (shares, means), (rows, active), (by_plan, by_f, by_g) = sides, actives, by
+    r, c, stiff = plan.sum(-1), plan.sum(-2), 1 + model.softness
+    p = (shares * by_plan).sum(-1) + model.epsilon * _ratio(by_f, r)
+    q = (means.mT * by_plan).sum(-2) + model.epsilon * _ratio(by_g, c)
+    inverse = rows / stiff
     square = torch.diag_embed(torch.full_like(c, stiff * (1 + RIDGE)))
     if priced:
         mass = _positive(r.sum(-1, keepdim=True))

@@ -94,7 +94,7 @@ class ArraySoftmin(Softmin):
     def finish(
         self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
-        xp, (n, m) = self.xp, self.shape
+        n, m = self.shape
         row_factors, row_sums, value, plans = np.empty(n), np.empty(n), 0.0, []
         columns, lowest = np.zeros(m), np.full(m, np.inf)
         for rows, costs in self._blocks():
@@ -104,13 +104,16 @@ class ArraySoftmin(Softmin):
             plan *= self._put(row_factors[rows])[:, None] * self._put(factors)
             row_sums[rows] = self._get(plan.sum(1))
             columns += self._get(plan.sum(0))
-            with np.errstate(invalid="ignore"):  # a forbidden pair costs inf and carries nothing
-                value += float(xp.where(plan > 0, plan * costs, 0.0).sum())
-            lowest = np.minimum(lowest, self._get(xp.amin(costs - self._put(clipped[rows])[:, None], 0)))
+            value += self._cost(plan, costs)
+            lowest = np.minimum(lowest, self._get(self.xp.amin(costs - self._put(clipped[rows])[:, None], 0)))
             if keep:
                 plans.append(plan)
-        plan = plans[0] if len(plans) == 1 else xp.concatenate(plans) if plans else None
+        plan = plans[0] if len(plans) == 1 else self.xp.concatenate(plans) if plans else None
         return Finished(row_factors, row_sums, columns, value, lowest, plan)
+
+    def _cost(self, plan: Any, costs: Any) -> float:
+        """The cost of a plan; a forbidden pair costs inf and carries nothing."""
+        return float(np.multiply(plan, costs, out=np.zeros(plan.shape), where=plan > 0).sum())
 
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         for rows, costs in self._blocks():

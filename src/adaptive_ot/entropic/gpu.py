@@ -50,6 +50,9 @@ class TorchSoftmin(ArraySoftmin):
     def _get(self, array: torch.Tensor) -> np.ndarray:
         return array.cpu().numpy()
 
+    def _cost(self, plan: torch.Tensor, costs: torch.Tensor) -> float:
+        return float(torch.where(plan > 0, plan * costs, 0.0).sum())
+
     def _solve(
         self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:

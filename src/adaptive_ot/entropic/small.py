@@ -138,6 +138,12 @@ def ascend(costs: np.ndarray, dual: _ascent.Dual, *limits: Any) -> _ascent.Ascen
     """`ascent.ascend` for a dense cost."""
     n, m = costs.shape
     most = int(SPARSE_SHARE * n * m)
-    lists = np.zeros(n + 1, np.int64), np.empty(most, np.int32), np.empty(most)
-    softmin = Resident(costs, np.zeros(m), np.full(n, -np.inf), np.empty((n, m)), *lists, state=np.array([1.0, EMPTY]))
+    matrix, ends, indices, values = (
+        np.empty((n, m)),
+        np.zeros(n + 1, np.int64),
+        np.empty(most, np.int32),
+        np.empty(most),
+    )
+    state = np.array([1.0, EMPTY])
+    softmin = Resident(costs, np.zeros(m), np.full(n, -np.inf), matrix, ends, indices, values, state)
     return _ascent.ascend(climb, softmin, dual, *limits, None)

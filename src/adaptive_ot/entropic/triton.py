@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import triton
@@ -23,8 +23,6 @@ import triton.language as tl
 
 from adaptive_ot.entropic import constants as c
 from adaptive_ot.entropic import oracle
-
-Entropy = Literal["augmented", "product", "counting"]
 
 # Tiles have powers of two of rows and columns, no fewer and no more than these: registers hold no more.
 SMALLEST_TILE, LARGEST_TILE = 16, 128
@@ -61,7 +59,7 @@ NUMBER_COUNT = tl.constexpr(len(NUMBERS))
 def solve_batch(
     costs: torch.Tensor,
     weights: torch.Tensor,
-    entropy: Entropy,
+    entropy: str,
     epsilon: float,
     tolerance: float,
     max_passes: int,
