@@ -10,7 +10,7 @@ import pytest
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
-from adaptive_ot.workbench.cli import adapting, main
+from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.feature_files import read_features
 from adaptive_ot.workbench.report.match_file import read_match
 from adaptive_ot.workbench.report.pictures import Drawn, saved
@@ -255,7 +255,7 @@ def test_report_draws_predicted_labels_where_there_are_no_others(here, monkeypat
         drawn[solution.mass] = sources, targets
         return plot.transport(solution, Data.x, Data.z)
 
-    monkeypatch.setattr("adaptive_ot.workbench.cli.adapted.plot.label_plan", draw)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.adapt_report.plot.label_plan", draw)
     shown = summary(capsys, "source.npz", "target.npz", "--report", "out")
     (sources, targets), = drawn.values()  # fmt: skip
     np.testing.assert_array_equal(sources, Data.y)
@@ -271,7 +271,7 @@ def test_pictures_and_captions_say_which_classes_of_the_target_they_show(here, m
         axes.append(make())
         return Drawn(*(saved(lambda: axes[-1], theme, "png") for theme in ("light", "dark")))
 
-    monkeypatch.setattr("adaptive_ot.workbench.cli.adapted.drawn", draw)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.adapt_report.drawn", draw)
     summary(capsys, *files.split(), "--report", "out")
     labels, text = {ax.get_xlabel() for ax in axes}, read_page("out/report.html").text
     if files.startswith("source"):
@@ -303,9 +303,11 @@ def test_a_page_says_what_weighs_and_what_it_counts(here, capsys):
 
 
 def test_report_of_several_plans_has_no_pictures(here, monkeypatch, capsys):
-    monkeypatch.setattr(adapting, "JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=30))
+    monkeypatch.setattr(
+        "adaptive_ot.adapt.JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=30)
+    )
     assert main(["adapt", "source.npz", "target.npz", "--report", "out"]) == 0
-    assert "none: so many samples take several plans" in capsys.readouterr().out
+    assert "none: this many samples take several plans" in capsys.readouterr().out
     assert {path.name for path in Path("out").iterdir()} == {"predictions.csv", "summary.json", "report.html"}
 
 
@@ -344,7 +346,9 @@ def test_labels_with_commas_and_quotes(here, capsys):
 def test_seed_decides_about_batches_only(here, monkeypatch, capsys):
     one, other = (summary(capsys, "source.npz", "target.npz", "--seed", seed)["mass"] for seed in (0, 1))
     assert one == other
-    monkeypatch.setattr(adapting, "JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=20))
+    monkeypatch.setattr(
+        "adaptive_ot.adapt.JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=20)
+    )
     masses = [summary(capsys, "source.npz", "target.npz", "--seed", seed)["mass"] for seed in (0, 0, 1)]
     assert masses[0] == masses[1] != masses[2]
 
@@ -380,7 +384,7 @@ REFUSED = [
     ("source.npz target.npz --mass -1", "--mass must be a number from 0"),
     ("source.npz target.npz --equal --mass 0.5", "--equal does not go with another model"),
     ("source.npz target.npz --exact --epsilon 0.1", "--exact does not go with --epsilon"),
-    ("source.npz target.npz --exact --tau 1", "--exact does not go with --tau; got 1. Leave one of them away."),
+    ("source.npz target.npz --exact --tau 1", "--exact does not go with --tau; got 1. Omit one of them."),
     ("source.npz target.npz --seed -1", "--seed must be a whole number from 0 to 4294967295"),
     ("source.npz target.npz --seed 4294967296", "--seed must be a whole number from 0 to 4294967295"),
     ("source.npz target.npz --reject no", "--reject goes with --method labels; got --method joint"),
@@ -437,7 +441,7 @@ def test_too_little_memory(here, monkeypatch, capfd):
 def test_places_that_are_not_open_to_us(here, monkeypatch, capfd, option):
     """Refused before the work; permissions are made up, because nothing is closed to an administrator."""
     monkeypatch.setattr("os.access", lambda *_: False)
-    monkeypatch.setattr(adapting, "_adapted", None)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.adapt._adapted", None)
     place = "labels.csv" if option == "--output" else "."
     assert main(["adapt", "source.npz", "target.npz", option, place]) == 2
     captured = capfd.readouterr()

@@ -20,10 +20,11 @@ import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.workbench.benchmark import deep, engine, sensitivity
 from adaptive_ot.workbench.benchmark.deep import DeepBenchmark, configuration, directory_name
-from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Part, Plan
-from adaptive_ot.workbench.benchmark.plan_file import read_plan
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Part, Study
+from adaptive_ot.workbench.benchmark.study_file import read_study
 from adaptive_ot.workbench.benchmark.table import markdown
 from adaptive_ot.workbench.cli import main
+from adaptive_ot.workbench.runs import differences
 from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
@@ -151,12 +152,12 @@ def test_plan_holds_what_numbers_depend_on_and_nothing_of_the_machine(here):
     # Other weights or images make another benchmark.
     aot_weights("weights.safetensors", seed=1)
     changed, _ = deep.prepare(Path("plan.toml"), Path("results"))
-    assert [each.split(" '")[0] for each in plan.differences(changed.record())] == ["recipe weights"]
+    assert [each.split(" '")[0] for each in differences(plan.record(), changed.record())] == ["recipe weights"]
     write_images(Path("moved/data"), bright=100)
     changed, _ = deep.prepare(here / "moved" / "plan.toml", Path("results"))
-    differences = plan.differences(changed.record())
-    assert differences
-    assert all(each.startswith("data ") for each in differences)
+    different = differences(plan.record(), changed.record())
+    assert different
+    assert all(each.startswith("data ") for each in different)
 
 
 def aot_weights(path, seed=0):
@@ -334,7 +335,7 @@ def saving(cell):
 
 def test_workers_save_before_the_lock_is_given_back_and_take_no_other_cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = Plan((("pets", "a -> b"),), ("ours",), (9, 1, 2, 3), {})
+    plan = Study((("pets", "a -> b"),), ("ours",), (9, 1, 2, 3), {})
     with pytest.raises(KeyboardInterrupt):
         engine.run(plan, saving, tmp_path / "results", jobs=2)
     assert sorted(path.name for path in tmp_path.glob("saved *")) == ["saved 1", "saved 9"]
@@ -343,7 +344,7 @@ def test_workers_save_before_the_lock_is_given_back_and_take_no_other_cell(tmp_p
 
 def test_table_with_cells_that_are_not_there():
     """By hand: ours has 60, 80 with both tasks in seed 0, 90 alone in seed 5; theirs has one task; few has one seed."""
-    plan = Plan(
+    plan = Study(
         TASKS,
         ("ours", "theirs", "few", "broken"),
         (0, 5),
@@ -376,7 +377,7 @@ def test_plans_of_the_repository_are_valid(path):
     """Up to the data, which need not be here; every row has settings of its own."""
     content = tomllib.loads(path.read_text())
     more = frozenset({"grid", "baseline"}) if "grid" in content else frozenset()
-    plan = read_plan(path, more)
+    plan = read_study(path, more)
     rows = plan.rows or (plan.row({"method": "aot"}), plan.row({"method": content["baseline"]}))
     configs = [configuration(row, Path("results")) for row in rows]
     assert len({row.name for row in rows}) == len(rows)
@@ -385,7 +386,7 @@ def test_plans_of_the_repository_are_valid(path):
 
 
 def test_plans_of_the_repository_run_all_they_should():
-    names = {path.stem: read_plan(path).rows for path in PLANS if "sensitivity" not in path.stem}
+    names = {path.stem: read_study(path).rows for path in PLANS if "sensitivity" not in path.stem}
     ten = ["source-only", "aot", "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco"]
     assert [row.options["method"] for row in names["pacs"]] == ten
     assert [row.options["method"] for row in names["pacs_partial"]] == [*ten, *["aot"] * 5]
@@ -396,7 +397,7 @@ def test_real_images_and_weights_fit_the_plans():
     data = os.environ.get("ADAPTIVE_OT_DATA")
     if not data:
         pytest.skip("ADAPTIVE_OT_DATA, a directory with pacs and resnet50_imagenet_v1.safetensors, is not set")
-    content = read_plan(next(path for path in PLANS if path.stem == "pacs_partial"))
+    content = read_study(next(path for path in PLANS if path.stem == "pacs_partial"))
     weights = str(Path(data, "resnet50_imagenet_v1.safetensors"))
     rows = [
         row._replace(options=row.options | {"root": Path(data, "pacs"), "weights": weights}) for row in content.rows
@@ -512,7 +513,7 @@ REFUSALS = [
         "'betta' of 'aot' in plan 'plan.toml' must be a known setting",
     ),
     ("", '[[methods]]\nmethod = "magic"', "method of 'magic' in plan 'plan.toml' must be one of \"source-only\""),
-    ("", '[[methods]]\nname = "A"', "method of 'A' in plan 'plan.toml' must be text"),
+    ("", '[[methods]]\nname = "A"', "method of 'A' in plan 'plan.toml' must be a word"),
     ("", "[[methods]]", "name in plan 'plan.toml' must be text; got None"),
     ("", "", "methods in plan 'plan.toml' must be at least one"),
     ("methods = 3", "", "methods in plan 'plan.toml' must be tables; got 3"),
@@ -535,7 +536,7 @@ REFUSALS = [
     ("seeds = true", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got True"),
     ("seeds = [1, 1]", ROWS, "seeds in plan 'plan.toml' must be different; got 1 twice"),
     ("seeds = [-1]", ROWS, "seeds in plan 'plan.toml' must be whole numbers"),
-    ("root = 3", ROWS, "root in plan 'plan.toml' must be text; got 3"),
+    ("root = 3", ROWS, "root in plan 'plan.toml' must be a word; got 3"),
     ("root = 'nowhere.npz'", ROWS, "nowhere.npz' in plan 'plan.toml' must exist"),
     ("dataset = 'other'", ROWS, "dataset of 'none' in plan 'plan.toml' must be one of"),
     ("weights = 'no.safetensors'", ROWS, "of 'none' in plan 'plan.toml' must exist"),

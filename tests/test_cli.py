@@ -269,8 +269,8 @@ def test_output_is_refused_before_solving(here, monkeypatch, capsys):
     def never(*_, **__):
         raise AssertionError("solved")
 
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", never)
-    monkeypatch.setattr("adaptive_ot.workbench.cli.files.DENSE_LIMIT", 8 * 29)
+    monkeypatch.setattr("adaptive_ot.solve", never)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.outputs.DENSE_LIMIT", 8 * 29)
     for output in ("plan.txt", "plan", "missing/plan.npz", "cost.npy", "dense.npy"):
         assert main(["solve", "cost.npy", "--output", output]) == 2
         assert "--output" in capsys.readouterr().err
@@ -289,7 +289,7 @@ def test_interrupted(here, monkeypatch, capsys):
     def interrupt(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", interrupt)
+    monkeypatch.setattr("adaptive_ot.solve", interrupt)
     assert main(["solve", "cost.npy", "--output", "plan.npz"]) == 130
     assert capsys.readouterr().err == "adaptive-ot: interrupted\n"
     assert not Path("plan.npz").exists()
@@ -299,7 +299,7 @@ def test_out_of_memory(here, monkeypatch, capsys):
     def burst(*_, **__):
         raise MemoryError
 
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", burst)
+    monkeypatch.setattr("adaptive_ot.solve", burst)
     assert main(["solve", "cost.npy"]) == 2
     assert "not enough memory" in capsys.readouterr().err
 

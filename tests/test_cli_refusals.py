@@ -5,15 +5,16 @@ import pickle
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any, cast, get_type_hints
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot.workbench.cli import app, deep_app, files, main
-from adaptive_ot.workbench.cli.options import Whole
+from adaptive_ot.workbench.cli import inputs, main
+from adaptive_ot.workbench.cli.app import app
+from adaptive_ot.workbench.cli.options import _whole
 
 COST = np.array([[-1.0, 2.0, 0.5], [3.0, -4.0, 1.0]])
 
@@ -194,38 +195,39 @@ def test_bad_arguments(here, capfd, line, message):
 
 
 COMMANDS = {
-    "solve cost.npy": app.solve,
-    "adapt cost.npy x.npy": app.adapt,
-    "benchmark features folder.npy -o out": app.features,
-    "benchmark deep plan.toml -o out": app.deep,
-    "benchmark sensitivity plan.toml -o out": app.sensitivity,
-    "train --dataset digits --root digits.npz --source a --target b -o out": deep_app.train,
+    "solve": "cost.npy",
+    "adapt": "cost.npy x.npy",
+    "benchmark features": "folder.npy -o out",
+    "benchmark deep": "plan.toml -o out",
+    "benchmark sensitivity": "plan.toml -o out",
+    "train": "--dataset digits --root digits.npz --source a --target b -o out",
+    "report": "folder.npy",
 }
 
 
 def whole_numbers(command):
     """The options of a command that take one."""
-    hints = get_type_hints(command)
-    return [name for name, hint in hints.items() if name != "return" and hint in (int, int | None)]
+    found: Any = app
+    for word in command.split():
+        found = found[word]
+    return [each for each in found.assemble_argument_collection() if each.hint in (int, int | None)]
 
 
 def test_every_whole_number_is_taken_as_one():
-    """By the type that all of them share."""
-    parts, whole = (app.app, app.benchmark), cast(Any, Whole)
-    commands = [part[name].default_command for part in parts for name in part if not name.startswith("-")]
-    assert {app.solve, app.features, deep_app.train} < {*commands}
-    for command in filter(None, commands):
-        for name in whole_numbers(command):
-            assert get_type_hints(command, include_extras=True)[name] in (whole, whole | None), (command, name)
+    """By the converter that all of them share; no command but those below has any."""
+    parts = {"": app, "benchmark ": app["benchmark"]}
+    commands = {f"{prefix}{name}" for prefix, part in parts.items() for name in part if not name.startswith("-")}
+    numbers = {command: whole_numbers(command) for command in commands - {"benchmark"}}
+    assert {command for command, found in numbers.items() if found} == set(COMMANDS)
+    assert all(each.parameter.converter is _whole for found in numbers.values() for each in found)
 
 
 @pytest.mark.parametrize("text", ["1.5", "2.0", "1e3", "-0.5", "1/2", "0x10", "nan"])
-@pytest.mark.parametrize("line", COMMANDS)
-def test_fractions_are_not_rounded(here, capfd, line, text):
-    for name in whole_numbers(COMMANDS[line]):
-        option = f"--{name.replace('_', '-')}"
-        message = f"Invalid value for {option}: it must be a whole number; got '{text}'."
-        refuse(capfd, here, [*line.split(), option, text], message)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_fractions_are_not_rounded(here, capfd, command, text):
+    for option in whole_numbers(command):
+        message = f"Invalid value for {option.name}: it must be a whole number; got '{text}'."
+        refuse(capfd, here, [*command.split(), *COMMANDS[command].split(), option.name, text], message)
 
 
 def test_bad_json_prints_no_json(here, capfd):
@@ -278,7 +280,7 @@ def test_damaged_files_are_read_or_refused(tmp_path, name, content):
     for damaged in mutations(content, np.random.default_rng(0), 300):
         path.write_bytes(damaged)
         try:
-            aot.Problem.build(files.read_cost(path))
+            aot.Problem.build(inputs.read_cost(path))
         except aot.InvalidInput:
             refused += 1
     assert refused > 30

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -23,8 +23,8 @@ from adaptive_ot import deep
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
 from adaptive_ot.workbench.benchmark import engine
-from adaptive_ot.workbench.benchmark.plan import Cell
-from adaptive_ot.workbench.cli import deep_app, main, progress, show, training
+from adaptive_ot.workbench.benchmark.study import Cell
+from adaptive_ot.workbench.cli import main, progress, train
 from adaptive_ot.workbench.cli.progress import cells_bar, training_bar
 from adaptive_ot.workbench.files import FORMULA
 from interruption import PATIENCE
@@ -182,7 +182,7 @@ def test_published_settings(here, configured):
     ],
 )
 def test_values_of_settings(text, value):
-    found = training._settings([f"name={text}"])["name"]
+    found = train._settings([f"name={text}"])["name"]
     assert (found, type(found)) == (value, type(value))
 
 
@@ -231,10 +231,10 @@ REFUSED = [
 
 
 def test_every_field_is_an_option_or_belongs_into_a_file():
-    options = set(get_type_hints(deep_app.train)) - {"return", "published", "config", "target_class"}
-    fields = {each.name for each in dataclasses.fields(deep.Config)} - {"target_classes"}
-    assert fields == options | set(deep_app.IN_FILES)
-    assert not options & set(deep_app.IN_FILES)
+    options = {each.name for each in dataclasses.fields(train.TrainOptions)} - {"published", "config"}
+    fields = {each.name for each in dataclasses.fields(deep.Config)}
+    assert fields == options | set(train.IN_FILES)
+    assert not options & set(train.IN_FILES)
 
 
 @pytest.mark.parametrize(("typed", "message"), REFUSED, ids=[typed for typed, _ in REFUSED])
@@ -353,9 +353,11 @@ def test_ctrl_c_while_images_are_read(here, monkeypatch, capsys):
 
 def test_the_bar_says_where_a_training_is():
     losses = {"cross_entropy": 0.51234, "transport": -0.25, "mass": 0.625}
-    assert show.training(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
-    assert show.training(deep.Progress(10, 100, losses, 0.5)).startswith("target 50.0%, mass 0.625, cross entropy")
-    assert show.training(deep.Progress(0, 100, {})) == ""
+    assert progress.training_state(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
+    assert progress.training_state(deep.Progress(10, 100, losses, 0.5)).startswith(
+        "target 50.0%, mass 0.625, cross entropy"
+    )
+    assert progress.training_state(deep.Progress(0, 100, {})) == ""
 
 
 @pytest.fixture
@@ -391,7 +393,7 @@ def test_the_bar_of_a_benchmark_fits_too(terminal):
     cell = Cell("office-home", "Real World -> Clipart", "all mass, the cost of the AOT paper, and equal rooms", 12)
     with cells_bar() as report:
         assert report
-        report(engine.Progress(1999, 12000, cell))
+        report(engine.CellStarted(1999, 12000, cell))
     assert max(map(len, terminal())) <= 80
     text = " ".join(" ".join(terminal()).split())
     assert "1999/12000 time left" in text

@@ -291,7 +291,7 @@ def test_metrics_that_do_not_fit(config, monkeypatch):
         monkeypatch.context() as patch,
     ):
         patch.setattr(run._metrics, "_file", full)
-        with pytest.raises(aot.InvalidInput, match="must have room for the metrics; got No space left on device"):
+        with pytest.raises(aot.InvalidInput, match="must have room for another line; got No space left on device"):
             run.append({"step": 0})
 
 

@@ -16,7 +16,7 @@ import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.plot.canvas import colours
-from adaptive_ot.workbench.cli import main, solving
+from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 from adaptive_ot.workbench.report import adapted, solved, write_report
 from adaptive_ot.workbench.report.fields import folded
@@ -62,7 +62,7 @@ def here(made, tmp_path, monkeypatch):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pictures take longest, and are the same everywhere."""
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solved.drawn", lambda _: Drawn(png(), png()))
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solve_report.drawn", lambda _: Drawn(png(), png()))
 
 
 def png():
@@ -189,7 +189,7 @@ def test_a_solve_that_did_not_converge(here, undrawn, capsys):
 
 
 def test_too_many_samples_to_look_at(here, undrawn, monkeypatch, capsys):
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solved.MOST_SAMPLES", 5)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solve_report.MOST_SAMPLES", 5)
     assert main(["solve", "cost.npy", "--report", "many"]) == 0
     assert not Path("many/match.npz").exists()
     page = read_page("many/report.html")
@@ -415,7 +415,7 @@ def test_a_match_that_is_torn_or_a_pickle(here, capfd):
 
 def test_directories_that_hold_something_else(here, monkeypatch, capfd):
     """Refused before the work starts."""
-    monkeypatch.setattr(solving, "solve", None)
+    monkeypatch.setattr("adaptive_ot.solve", None)
     monkeypatch.setattr(JointTransportClassifier, "fit", None)
     Path("mine").mkdir()
     Path("mine/photo.jpg").touch()

@@ -10,7 +10,7 @@ import numpy as np
 from adaptive_ot import plot
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.benchmark.journal import read_benchmark
-from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Plan
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
 from adaptive_ot.workbench.benchmark.table import (
     ABOUT,
     ABOUT_ORACLES,
@@ -37,35 +37,35 @@ CELLS_LISTED = 200
 
 def page_of(path: Path) -> Page:
     """What was compared, what came of it, what failed, and what is still to do."""
-    plan, outcomes = read_benchmark(path)
-    kind = "sensitivity" if "grid" in plan.settings else "deep" if "recipe" in plan.settings else "features"
-    parts = _to_do(plan, outcomes)
+    study, outcomes = read_benchmark(path)
+    kind = "sensitivity" if "grid" in study.settings else "deep" if "recipe" in study.settings else "features"
+    parts = _to_do(study, outcomes)
     if outcomes:
         with trouble(f"benchmark '{path}'", "must hold a plan of this version"):
-            parts += (_sensitivity if kind == "sensitivity" else _compared)(plan, outcomes)
+            parts += (_sensitivity if kind == "sensitivity" else _compared)(study, outcomes)
     parts += _failures(outcomes)
     if kind != "features":
-        parts += _training(path, plan)
-    parts.append(folded("Plan", plan.record()))
+        parts += _training(path, study)
+    parts.append(folded("Plan", study.record()))
     parts += _environment(path / RESULTS)
     names = {"features": "features", "deep": "networks", "sensitivity": "parameters of a method"}
-    counts = {"row" if kind == "sensitivity" else "method": plan.methods, "task": plan.tasks, "seed": plan.all_seeds}
+    counts = {"row" if kind == "sensitivity" else "method": study.methods, "task": study.tasks, "seed": study.all_seeds}
     size = ", ".join(counted(len(given), noun) for noun, given in counts.items())
-    return Page(f"Benchmark of {names[kind]}: {', '.join(dict(plan.tasks))}", size, parts)
+    return Page(f"Benchmark of {names[kind]}: {', '.join(dict(study.tasks))}", size, parts)
 
 
-def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
+def _compared(study: Study, outcomes: list[Outcome]) -> list[Part]:
     """Methods x tasks, as a table and as a picture; and what else is known."""
-    columns = accuracy_columns(plan, outcomes)
-    parts: list[Part] = [_table("Accuracy", "method", plan.methods, columns, caption(plan, _about(plan)).strip())]
-    percent = Percent.of(plan, outcomes)
-    means = [percent.of_tasks([at]).means() for at in range(len(plan.tasks))]
+    columns = accuracy_columns(study, outcomes)
+    parts: list[Part] = [_table("Accuracy", "method", study.methods, columns, caption(study, _about(study)).strip())]
+    percent = Percent.of(study, outcomes)
+    means = [percent.of_tasks([at]).means() for at in range(len(study.tasks))]
     values, deviations = (np.array([list(map(of, task)) for task in means]).T for of in (mean_of, deviation_of))
-    several = len({group for group, _ in plan.tasks}) > 1
-    names = [f"{group} {task}" if several else task for group, task in plan.tasks]
-    light, dark = drawn(lambda: plot.comparison(plan.methods, names, values, deviations))
+    several = len({group for group, _ in study.tasks}) > 1
+    names = [f"{group} {task}" if several else task for group, task in study.tasks]
+    light, dark = drawn(lambda: plot.comparison(study.methods, names, values, deviations))
     parts.append(Picture("Accuracy of every method", light, dark, "Accuracy in percent, by task and method."))
-    methods, others = other_columns(plan, outcomes)
+    methods, others = other_columns(study, outcomes)
     if others:
         note = ABOUT_ORACLES if any(ORACLE_MARK in column.heading for column in others) else ""
         rows = [[method, *(_number(column.texts[k]) for column in others)] for k, method in enumerate(methods)]
@@ -74,20 +74,20 @@ def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
     return parts
 
 
-def _sensitivity(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
-    from adaptive_ot.workbench.benchmark.sensitivity import ABOUT, curves, grids_of, part_of
+def _sensitivity(study: Study, outcomes: list[Outcome]) -> list[Part]:
+    from adaptive_ot.workbench.benchmark.sensitivity import ABOUT, curves, part_of, sweeps_of
 
-    light, dark = drawn(lambda: curves(plan, outcomes))
+    light, dark = drawn(lambda: curves(study, outcomes))
     parts: list[Part] = [Picture("Sensitivity", light, dark, "Accuracy over the values of every parameter.", ABOUT)]
-    for grid in grids_of(plan):
-        part, chosen = part_of(plan, outcomes, grid)
+    for sweep in sweeps_of(study):
+        part, chosen = part_of(study, outcomes, sweep)
         columns = accuracy_columns(part, chosen)
-        parts.append(_table(grid.parameter, grid.parameter, part.methods, columns, caption(part, "").strip()))
+        parts.append(_table(sweep.parameter, sweep.parameter, part.methods, columns, caption(part, "").strip()))
     return parts
 
 
-def _about(plan: Plan) -> str:
-    if "recipe" not in plan.settings:
+def _about(study: Study) -> str:
+    if "recipe" not in study.settings:
         return ABOUT
     from adaptive_ot.workbench.benchmark.deep import ABOUT as OF_NETWORKS
 
@@ -128,12 +128,12 @@ def _number(text: str) -> str | float | None:
         return None if text in ("", MISSING) else text
 
 
-def _to_do(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
+def _to_do(study: Study, outcomes: list[Outcome]) -> list[Part]:
     done = {outcome.cell for outcome in outcomes}
-    left = [cell for cell in plan.cells if cell not in done]
+    left = [cell for cell in study.cells if cell not in done]
     if not left:
         return []
-    note = f"{len(left):,} of {len(plan.cells):,} cells have not run yet. The command that started it goes on."
+    note = f"{len(left):,} of {len(study.cells):,} cells have not run yet. The command that started it goes on."
     shown = f"The first {CELLS_LISTED}." if len(left) > CELLS_LISTED else ""
     rows = [_named(cell) for cell in left[:CELLS_LISTED]]
     return [Note(note, "warning"), Table("Not run yet", ("method", "dataset", "task", "seed"), rows, shown)]
@@ -151,11 +151,11 @@ def _named(cell: Cell) -> list[str | float | None]:
     return [cell.method, cell.group, cell.task, cell.seed]
 
 
-def _training(path: Path, plan: Plan) -> list[Part]:
+def _training(path: Path, study: Study) -> list[Part]:
     """How the runs of all cells went, as far as their directories are there."""
     from adaptive_ot.workbench.report.curves import accuracy_curves, read_curves
 
-    runs = read_curves(path, plan)
+    runs = read_curves(path, study)
     if not runs:
         return []
     light, dark = drawn(lambda: accuracy_curves(runs))

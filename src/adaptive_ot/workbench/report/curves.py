@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adaptive_ot.deep.metrics import Metrics
-from adaptive_ot.deep.run_directory import METRICS
+from adaptive_ot.deep.run_directory import METRICS, read_metrics
 from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
 from adaptive_ot.plot.names import written
 from adaptive_ot.workbench.benchmark.deep import directory_name
-from adaptive_ot.workbench.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,15 +30,14 @@ class Run(NamedTuple):
     accuracies: list[float]
 
 
-def read_curves(directory: Path, plan: Plan) -> dict[str, list[Run]]:
+def read_curves(directory: Path, study: Study) -> dict[str, list[Run]]:
     """The runs of every task whose directories are there, finished or not."""
     runs: dict[str, list[Run]] = {}
-    for cell in plan.cells:
-        path = directory / "runs" / directory_name(cell) / METRICS
-        if not path.is_file():
+    for cell in study.cells:
+        path = directory / "runs" / directory_name(cell)
+        if not (path / METRICS).is_file():
             continue
-        lines = Metrics(path, before=math.inf, writes=False).lines
-        known = [line for line in lines if "accuracy" in line]
+        known = [line for line in read_metrics(path) if "accuracy" in line]
         if known:
             run = Run(cell.method, [line["step"] + 1 for line in known], [100 * line["accuracy"] for line in known])
             runs.setdefault(cell.task, []).append(run)
