@@ -25,6 +25,7 @@ from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
 from adaptive_ot.workbench.benchmark.table import markdown, write_results
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.feature_files import Features
+from commands import environment, refused, rows_of
 from interruption import PATIENCE
 
 TASKS = (("pets", "photo -> sketch"), ("pets", "sketch -> photo"))
@@ -243,10 +244,8 @@ def slow(tmp_path, monkeypatch):
 
     def start(directory, jobs=1):
         command = [sys.executable, "slow.py", directory, str(jobs)]
-        environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}  # the package under test
-        options = {"stderr": subprocess.PIPE, "text": True, "env": environment}
-        options["start_new_session"] = True
-        processes.append(subprocess.Popen(command, **options))
+        pipes = {"stderr": subprocess.PIPE, "text": True, "env": environment()}
+        processes.append(subprocess.Popen(command, start_new_session=True, **pipes))
         return processes[-1]
 
     yield start
@@ -308,10 +307,6 @@ def outcomes_of(plan, accuracies):
         Outcome(cell, None, "Error: no") if value is None else Outcome(cell, {"accuracy": value, "seconds": 1.5})
         for cell, value in cells.items()
     ]
-
-
-def rows_of(text):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
 
 
 def test_table_of_one_dataset():
@@ -727,10 +722,4 @@ def test_refusals(here, fake, capfd, line, message):
     for name in ("twice/photo.csv", "broken/a.npz", "text.npz", "README.txt"):
         Path(name).write_text("hello")
     arguments = ["benchmark", "features", *line.split()]
-    assert main(arguments if "--method" in line else [*arguments, "--method", fake]) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("adaptive-ot: ")
-    assert captured.err.count("\n") == 1, captured.err
-    assert message in captured.err
-    assert not Path("results").exists()
+    refused(capfd, arguments if "--method" in line else [*arguments, "--method", fake], message)

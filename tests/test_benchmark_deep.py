@@ -25,6 +25,7 @@ from adaptive_ot.workbench.benchmark.study_file import read_study
 from adaptive_ot.workbench.benchmark.table import markdown
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.runs import differences
+from commands import environment, refused, rows_of
 from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
@@ -87,10 +88,6 @@ def cells_of(directory):
 
 def without_seconds(cells):
     return [cell | {"numbers": {k: v for k, v in cell["numbers"].items() if k != "seconds"}} for cell in cells]
-
-
-def rows_of(text):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
 
 
 def test_command(here, capsys, monkeypatch):
@@ -264,11 +261,9 @@ def start(here):
     processes = []
 
     def start(*arguments):
-        single = dict.fromkeys(engine.THREADS, "1")
-        environment = os.environ | single | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
-        command = [sys.executable, "command.py", *arguments]
+        command, env = [sys.executable, "command.py", *arguments], environment(**dict.fromkeys(engine.THREADS, "1"))
         pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))
+        processes.append(subprocess.Popen(command, env=env, start_new_session=True, **pipes))
         return processes[-1]
 
     yield start
@@ -563,28 +558,18 @@ GRID_REFUSALS = [
 ]
 
 
-def refused(arguments, message, capfd):
-    assert main(arguments) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("adaptive-ot: ")
-    assert captured.err.count("\n") == 1, captured.err
-    assert message in captured.err
-    assert not Path("results").exists()
-
-
 @pytest.mark.parametrize(("line", "rows", "message"), REFUSALS, ids=[message for _, _, message in REFUSALS])
 def test_refusals(here, capfd, line, rows, message):
     key = line.split(" = ")[0]
     top = "".join(each for each in TOP.splitlines(keepends=True) if each.split(" = ")[0] != key)
     write_plan(f"{top}{line}\n", rows)
-    refused(["benchmark", "deep", "plan.toml", "--output", "results"], message, capfd)
+    refused(capfd, ["benchmark", "deep", "plan.toml", "--output", "results"], message)
 
 
 @pytest.mark.parametrize(("text", "message"), GRID_REFUSALS)
 def test_refusals_of_grids(here, capfd, text, message):
     write_plan(TOP, text)
-    refused(["benchmark", "sensitivity", "plan.toml", "--output", "results"], message, capfd)
+    refused(capfd, ["benchmark", "sensitivity", "plan.toml", "--output", "results"], message)
 
 
 @pytest.mark.parametrize(
@@ -599,7 +584,7 @@ def test_refusals_of_grids(here, capfd, text, message):
 )
 def test_refusals_of_options(here, capfd, arguments, message):
     write_plan()
-    refused(["benchmark", "deep", *arguments], message, capfd)
+    refused(capfd, ["benchmark", "deep", *arguments], message)
 
 
 def test_work_needs_nothing_but_small_values(here):

@@ -23,8 +23,8 @@ from adaptive_ot.workbench.report.fields import folded
 from adaptive_ot.workbench.report.match_file import read_match
 from adaptive_ot.workbench.report.pictures import Drawn, saved
 from adaptive_ot.workbench.report.record import FILES, read_record
+from commands import on_a_terminal
 from reports import HOSTILE, read_page
-from test_cli import on_a_terminal
 
 CENTRES = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
 PICTURES = {"transport.png", "transport_dark.png", "plan.png", "plan_dark.png"}

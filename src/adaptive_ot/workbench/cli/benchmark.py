@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from adaptive_ot._validation import whole_number
 from adaptive_ot.workbench.cli.options import Output, Whole, Words, named
@@ -20,17 +21,33 @@ if TYPE_CHECKING:
 benchmark = App(name="benchmark", help="Compare methods of domain adaptation; finished cells survive a crash.")
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class BenchmarkOptions:
+    """The options of every benchmark.
+
+    Parameters
+    ----------
+    output
+        The directory for the results.
+    jobs
+        Processes side by side, with one thread of the CPU each if there are several.
+    """
+
+    output: Output
+    jobs: Whole = 1
+
+
 @benchmark.command
 def features(
     *datasets: Path,
-    output: Output,
+    options: BenchmarkOptions,
     method: Words = None,
     task: Words = None,
     seeds: Whole = 3,
     samples: Whole = 1000,
     drop: Whole = 0,
     outliers: float = 0.0,
-    jobs: Whole = 1,
 ) -> int:
     """Adapt from every domain of a dataset to every other, by our methods, POT and SKADA.
 
@@ -41,8 +58,6 @@ def features(
     datasets
         A directory with a file of features and labels for every domain (.npz, .csv, .parquet or .safetensors), or an
         .npz file with images NAME_train_x and labels NAME_train_y of every domain.
-    output
-        The directory for the results.
     method
         One of the methods in docs/benchmark.md, as "AOT (joint)"; repeat it for several. All, if not given.
     task
@@ -55,19 +70,17 @@ def features(
         This many classes are missing in the target.
     outliers
         This share of the target belongs to no class.
-    jobs
-        Processes side by side, with one thread each if there are several.
     """
     from adaptive_ot.workbench.benchmark.features import prepare
 
-    options = {"seeds": seeds, "samples": samples, "drop": drop, "outliers": outliers}
-    prepared = partial(prepare, datasets, methods=method or [], tasks=task or [], **options)
-    with named("output", "jobs", "method", "task", *options):
-        return _code(_run(prepared, output, jobs)[1])
+    sampling = {"seeds": seeds, "samples": samples, "drop": drop, "outliers": outliers}
+    prepared = partial(prepare, datasets, methods=method or [], tasks=task or [], **sampling)
+    with named("output", "jobs", "method", "task", *sampling):
+        return _code(_run(prepared, options)[1])
 
 
 @benchmark.command
-def deep(plan: Path, /, *, output: Output, jobs: Whole = 1) -> int:
+def deep(plan: Path, /, *, options: BenchmarkOptions) -> int:
     """Train networks on images: the tasks, methods and seeds of a plan file.
 
     The same command continues where it was stopped, also in the middle of a training. See docs/deep_benchmark.md.
@@ -76,20 +89,16 @@ def deep(plan: Path, /, *, output: Output, jobs: Whole = 1) -> int:
     ----------
     plan
         A .toml file with the dataset, the recipe, the tasks, the seeds, and a table for every method.
-    output
-        The directory for the results.
-    jobs
-        Trainings side by side, with one thread of the CPU each if there are several.
     """
     from adaptive_ot.workbench.benchmark.deep import ABOUT, prepare
     from adaptive_ot.workbench.benchmark.table import markdown
 
     with named("output", "jobs"):
-        return _code(_run(partial(prepare, plan, output), output, jobs, partial(markdown, about=ABOUT))[1])
+        return _code(_run(partial(prepare, plan, options.output), options, partial(markdown, about=ABOUT))[1])
 
 
 @benchmark.command
-def sensitivity(plan: Path, /, *, output: Output, jobs: Whole = 1) -> int:
+def sensitivity(plan: Path, /, *, options: BenchmarkOptions) -> int:
     """Vary the parameters of a method one at a time, and draw the accuracies.
 
     The same command continues where it was stopped. See docs/deep_benchmark.md.
@@ -98,16 +107,12 @@ def sensitivity(plan: Path, /, *, output: Output, jobs: Whole = 1) -> int:
     ----------
     plan
         A .toml file as for "benchmark deep", with one method and the values of its parameters in a table [grid].
-    output
-        The directory for the results.
-    jobs
-        Trainings side by side, with one thread of the CPU each if there are several.
     """
     from adaptive_ot.workbench.benchmark.sensitivity import draw, markdown, prepare
 
     with named("output", "jobs"):
-        study, outcomes = _run(partial(prepare, plan, output), output, jobs, markdown)
-        picture = output / "sensitivity.png"
+        study, outcomes = _run(partial(prepare, plan, options.output), options, markdown)
+        picture = options.output / "sensitivity.png"
         draw(study, outcomes, picture)
     print(f"Written to {picture}")
     return _code(outcomes)
@@ -115,8 +120,7 @@ def sensitivity(plan: Path, /, *, output: Output, jobs: Whole = 1) -> int:
 
 def _run(
     prepare: Callable[[], tuple[Study, Work]],
-    output: Path,
-    jobs: int,
+    options: BenchmarkOptions,
     write: Callable[[Study, list[Outcome]], str] | None = None,
 ) -> tuple[Study, list[Outcome]]:
     """Check, run, print and write."""
@@ -124,11 +128,11 @@ def _run(
     from adaptive_ot.workbench.benchmark.table import markdown, write_results
 
     with cells_bar() as progress:
-        jobs = whole_number("jobs", jobs, minimum=1)
+        jobs = whole_number("jobs", options.jobs, minimum=1)
         study, work = prepare()
-        outcomes = engine.run(study, work, output, jobs=jobs, progress=progress)
+        outcomes = engine.run(study, work, options.output, jobs=jobs, progress=progress)
         text = (write or markdown)(study, outcomes)
-        written = write_results(output, study, outcomes, text)
+        written = write_results(options.output, study, outcomes, text)
     print(text)
     print(*(f"Written to {path}" for path in written), sep="\n")
     return study, outcomes

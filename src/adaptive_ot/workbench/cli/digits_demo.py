@@ -91,14 +91,8 @@ def report(
 ) -> list[str]:
     """The report of an adaptation, with images to look at; the names of its files."""
     images = [thumbnails(np.rint(255 * (1 - side.reshape(-1, 8, 8))).astype(np.uint8)) for side in (digits.x, digits.z)]
-    done = Adaptation(
-        model,
-        Features(digits.x, digits.y),
-        Features(digits.z, truth),
-        model.predict(digits.z),
-        None,
-        (images[0], images[1]),
-    )
+    both = Features(digits.x, digits.y), Features(digits.z, truth)
+    done = Adaptation(model, *both, model.predict(digits.z), None, (images[0], images[1]))
     configuration = {"source": "digits of scikit-learn", "target": "another scan of them", "method": "joint"}
     outputs.check_report(folder, inputs=())
     return adapt_report.write(folder, done, adapt_report.summary(done, "joint", seconds), configuration)
@@ -113,15 +107,13 @@ def fitted(digits: Digits, marginals: Marginals | None) -> JointTransportClassif
 
 
 def judge(digits: Digits, model: JointTransportClassifier) -> Score:
-    """Accuracy on the target's digits, the mass, and who was left alone."""
+    """Accuracy on the target's digits, the mass, and the shares left alone."""
     outlier = digits.outlier
-    right = model.predict(digits.z[~outlier]) == digits.true_class[~outlier]
+    accuracy = float(np.mean((model.predict(digits.z) == digits.true_class)[~outlier]))
     if not len(model.active_target_):
-        return Score(float(right.mean()), np.nan, np.nan, np.nan)
+        return Score(accuracy, np.nan, np.nan, np.nan)
     left = ~model.active_target_
-    return Score(
-        float(right.mean()), model.transported_mass_, float(left[outlier].mean()), float(left[~outlier].mean())
-    )
+    return Score(accuracy, model.transported_mass_, float(left[outlier].mean()), float(left[~outlier].mean()))
 
 
 def common_mass(digits: Digits) -> float:
@@ -138,13 +130,11 @@ def table(results: dict[str, list[Score]]) -> Table:
     best = max(np.mean([each.accuracy for each in of]) for of in results.values())
     for name, of in results.items():
         mean = Score(*np.mean(of, axis=0))
-        spread = np.std([each.accuracy for each in of], ddof=1)
-        plan = ("-", "-", "-")
-        if np.isfinite(mean.mass):
-            plan = (f"{mean.mass:.2f}", f"{mean.outliers_left:.0%}", f"{mean.digits_left:.0%}")
-        shown.add_row(
-            name, f"{mean.accuracy:.1%} +- {100 * spread:.1f}", *plan, style="bold" if mean.accuracy == best else ""
-        )
+        spread = 100 * np.std([each.accuracy for each in of], ddof=1)
+        shares = f"{mean.mass:.2f}", f"{mean.outliers_left:.0%}", f"{mean.digits_left:.0%}"
+        of_plan = shares if np.isfinite(mean.mass) else ("-", "-", "-")
+        style = "bold" if mean.accuracy == best else ""
+        shown.add_row(name, f"{mean.accuracy:.1%} +- {spread:.1f}", *of_plan, style=style)
     return shown
 
 

@@ -85,7 +85,7 @@ def figures(*, options: FigureOptions) -> int:
                 write_atomically("output", path, lambda file, content=content: file.write(content))
     sizes = counted(len(domains.x), "source"), counted(len(domains.z), "target")
     show.title(f"Figures of {' and '.join(sizes)}; the class that is dropped is {domains.classes[drop]}")
-    show.line("weights", EQUAL_WEIGHTS if options.run else None)
+    show.lines({"weights": EQUAL_WEIGHTS if options.run else None})
     for path in places:
         show.line("figure", str(path))
     return 0
