@@ -51,6 +51,10 @@ def write_csv(name, x, labels):
     Path(name).write_text("a,b,label\n" + "".join(",".join(row) + "\n" for row in rows))
 
 
+def adapted(capsys, *arguments):
+    return summary(capsys, "adapt", *arguments)
+
+
 def predictions(path):
     with open(path, newline="") as file:
         header, *rows = csv.reader(file)
@@ -61,7 +65,7 @@ def predictions(path):
 
 def test_joint(here, capsys):
     expected = JointTransportClassifier().fit(Data.both, Data.labels, sample_domain=Data.domain)
-    shown = summary(capsys, "adapt", "source.npz", "target.npz", "--output", "labels.csv")
+    shown = adapted(capsys, "source.npz", "target.npz", "--output", "labels.csv")
     assert shown["mass"] == expected.transported_mass_
     assert (shown["sources"], shown["targets"], shown["features"], shown["classes"]) == (60, 45, 2, 3)
     assert shown["active_sources"] == expected.active_source_.sum()
@@ -79,7 +83,7 @@ def test_words_for_people(here, capsys):
     assert main(["adapt", "words.csv", "known.csv"]) == 0
     lines = capsys.readouterr().out.splitlines()
     shown = {line.split()[0]: " ".join(line.split()[1:]) for line in lines[1:]}
-    same = summary(capsys, "adapt", "words.csv", "known.csv")
+    same = adapted(capsys, "words.csv", "known.csv")
     assert lines[0] == "Adaptive transport of 60 sources to 45 targets (joint)"
     assert shown["data"] == "2 features, 3 classes"
     assert shown["mass"].startswith(f"{same['mass']:.6g} of at most {same['most_mass']:.6g}: classes of the source")
@@ -97,7 +101,7 @@ def test_labels_are_no_formulas(here, capsys):
     names = np.array(['=HYPERLINK("http://x")', "+1+1", "-1.5"])
     quoted = ['"' + name.replace('"', '""') + '"' for name in names]
     write_csv("formulas.csv", Data.x, [quoted[k] for k in Data.y])
-    summary(capsys, "adapt", "formulas.csv", "target.npz", "--output", "labels.csv", "--report", "out")
+    adapted(capsys, "formulas.csv", "target.npz", "--output", "labels.csv", "--report", "out")
     for path in ("labels.csv", "out/predictions.csv"):
         found = set(predictions(path)[0])
         assert found <= {f"'{names[0]}", f"'{names[1]}", names[2]}
@@ -107,14 +111,14 @@ def test_labels_are_no_formulas(here, capsys):
 def test_columns_are_matched_by_name(here, capsys):
     header, *rows = (line.split(",") for line in Path("known.csv").read_text().splitlines())
     Path("reversed.csv").write_text("\n".join(",".join(row[::-1]) for row in (header, *rows)))
-    one, other = (summary(capsys, "adapt", "words.csv", target) for target in ("known.csv", "reversed.csv"))
+    one, other = (adapted(capsys, "words.csv", target) for target in ("known.csv", "reversed.csv"))
     assert one | {"seconds": 0} == other | {"seconds": 0}
 
 
 def test_rejected_targets(here, capsys):
     """Whoever receives no label is called as asked, and rightly so if the truth says the same."""
     options = "words.csv", "known.csv", "--method", "labels", "--reject", "yak", "-o", "labels.csv"
-    shown = summary(capsys, "adapt", *options)
+    shown = adapted(capsys, *options)
     expected = LabelTransportClassifier(reject_label="yak")
     expected.fit(Data.both, NAMES[Data.labels], sample_domain=Data.domain)
     labels, _ = predictions("labels.csv")
@@ -124,14 +128,14 @@ def test_rejected_targets(here, capsys):
     assert shown["accuracy"] == np.mean(np.array(labels) == truth)
     assert shown["targets_of_unknown_classes"] == 0
     Path("strangers.csv").write_text(Path("known.csv").read_text().replace("ant", "yak").replace("bee", "yak"))
-    all_strange = summary(capsys, "adapt", "words.csv", "strangers.csv", *options[2:])
+    all_strange = adapted(capsys, "words.csv", "strangers.csv", *options[2:])
     assert all_strange["accuracy"] == np.mean(np.array(labels) == "yak")
 
 
 @pytest.mark.parametrize("unknown", [-1, np.nan, "?"])
 def test_targets_without_a_class_of_the_source_are_unlabelled(here, capsys, unknown):
     np.savez("unknown.npz", x=Data.z, y=np.full(45, unknown))
-    shown = summary(capsys, "adapt", "source.npz", "unknown.npz", "-o", "labels.csv", "--report", "out")
+    shown = adapted(capsys, "source.npz", "unknown.npz", "-o", "labels.csv", "--report", "out")
     assert (shown["accuracy"], shown["targets_of_unknown_classes"]) == (None, None)
     is_label = unknown is not np.nan
     told = "those of the target are ignored: none of them is a class of the source"
@@ -151,7 +155,7 @@ def test_targets_without_a_class_of_the_source_are_unlabelled(here, capsys, unkn
 def test_warnings_of_libraries_are_not_shown(here, capsys):
     """They are errors here, and stderr is empty: scikit-learn finds so many classes suspicious."""
     np.savez("many.npz", x=Data.x, y=np.arange(60))
-    assert summary(capsys, "adapt", "many.npz", "target.npz")["classes"] == 60
+    assert adapted(capsys, "many.npz", "target.npz")["classes"] == 60
 
 
 def test_units_of_single_features_can_be_undone(here, capsys):
@@ -159,15 +163,14 @@ def test_units_of_single_features_can_be_undone(here, capsys):
     np.savez("source_units.npz", x=Data.x * units, y=Data.y)
     np.savez("target_units.npz", x=Data.z * units)
     masses = [
-        summary(capsys, "adapt", *files, *option)["mass"]
+        adapted(capsys, *files, *option)["mass"]
         for option in ([], ["--standardize"])
         for files in (("source.npz", "target.npz"), ("source_units.npz", "target_units.npz"))
     ]
     assert abs(masses[0] - masses[1]) > 1e-3
     assert masses[2] == pytest.approx(masses[3], abs=1e-9)
-    summary(
+    adapted(
         capsys,
-        "adapt",
         "source_units.npz",
         "target_units.npz",
         "--standardize",
@@ -181,7 +184,7 @@ def test_units_of_single_features_can_be_undone(here, capsys):
 
 
 def test_mapping(here, capsys):
-    shown = summary(capsys, "adapt", "source.npz", "target.npz", "--method", "mapping", "--output", "moved.npz")
+    shown = adapted(capsys, "source.npz", "target.npz", "--method", "mapping", "--output", "moved.npz")
     adapter = TransportAdapter().fit(Data.both, sample_domain=Data.domain)
     moved = read_features("moved.npz")  # features again
     np.testing.assert_allclose(moved.x, adapter.transform(Data.x, sample_domain=np.zeros(60, int)))
@@ -205,7 +208,7 @@ def test_mapping(here, capsys):
     ],
 )
 def test_options_reach_the_estimator(here, capsys, options, parameters):
-    shown = summary(capsys, "adapt", "source.npz", "target.npz", *options)
+    shown = adapted(capsys, "source.npz", "target.npz", *options)
     expected = JointTransportClassifier(**parameters).fit(Data.both, Data.labels, sample_domain=Data.domain)
     assert shown["mass"] == expected.transported_mass_
     labels, counts = np.unique(expected.predict(Data.z), return_counts=True)
@@ -216,9 +219,7 @@ def test_options_reach_the_estimator(here, capsys, options, parameters):
 def test_labels_of_targets_are_not_used(here, capsys):
     """Misleading labels change the accuracy, and nothing else."""
     write_csv("lies.csv", Data.z, NAMES[[*(1 - Data.truth), 2, 2, 2, 2, 2]])
-    good, bad = (
-        summary(capsys, "adapt", "words.csv", target, "-o", f"from_{target}") for target in ("known.csv", "lies.csv")
-    )
+    good, bad = (adapted(capsys, "words.csv", target, "-o", f"from_{target}") for target in ("known.csv", "lies.csv"))
     assert Path("from_known.csv").read_text() == Path("from_lies.csv").read_text()
     assert good["mass"] == bad["mass"]
     assert bad["accuracy"] < 0.2 < good["accuracy"]
@@ -235,7 +236,7 @@ def test_labels_of_targets_are_not_used(here, capsys):
     ],
 )
 def test_report(here, capsys, options, written):
-    shown = summary(capsys, "adapt", *options.split(), "--report", "made/report")
+    shown = adapted(capsys, *options.split(), "--report", "made/report")
     folder = Path("made/report")
     dark = {name.replace(".", "_dark.") for name in written if name.endswith(".png")}
     expected = written | dark | {"summary.json", "match.npz", "report.html"}
@@ -261,7 +262,7 @@ def test_report_draws_predicted_labels_where_there_are_no_others(here, monkeypat
         return plot.transport(solution, Data.x, Data.z)
 
     monkeypatch.setattr("adaptive_ot.workbench.cli.adapt_report.plot.label_plan", draw)
-    shown = summary(capsys, "adapt", "source.npz", "target.npz", "--report", "out")
+    shown = adapted(capsys, "source.npz", "target.npz", "--report", "out")
     (sources, targets), = drawn.values()  # fmt: skip
     np.testing.assert_array_equal(sources, Data.y)
     assert {str(label): int(np.sum(targets == label)) for label in np.unique(targets)} == shown["predicted"]
@@ -277,7 +278,7 @@ def test_pictures_and_captions_say_which_classes_of_the_target_they_show(here, m
         return Drawn(*(saved(lambda: axes[-1], theme, "png") for theme in ("light", "dark")))
 
     monkeypatch.setattr("adaptive_ot.workbench.cli.adapt_report.drawn", draw)
-    summary(capsys, "adapt", *files.split(), "--report", "out")
+    adapted(capsys, *files.split(), "--report", "out")
     labels, text = {ax.get_xlabel() for ax in axes}, read_page("out/report.html").text
     if files.startswith("source"):
         assert labels == {"targets by predicted class", "predicted target class"}
@@ -290,7 +291,7 @@ def test_pictures_and_captions_say_which_classes_of_the_target_they_show(here, m
 
 def test_a_page_says_what_weighs_and_what_it_counts(here, capsys):
     """No source sends more than it has; the limit of the mass is one number everywhere, and is explained."""
-    shown = summary(capsys, "adapt", "words.csv", "known.csv", "--report", "out")
+    shown = adapted(capsys, "words.csv", "known.csv", "--report", "out")
     match, page = read_match(Path("out/match.npz")), read_page("out/report.html")
     for side, index in ((match.source, match.rows), (match.target, match.columns)):
         moved = np.bincount(index, match.mass, len(side.names))
@@ -301,7 +302,7 @@ def test_a_page_says_what_weighs_and_what_it_counts(here, capsys):
     assert f"{shown['active_targets']} of 45: more than half of each is matched" in page.text
     expected = JointTransportClassifier().fit(Data.both, NAMES[Data.labels], sample_domain=Data.domain)
     assert shown["active_targets"] == np.sum(1 - expected.target_outlier_score_ > 0.5)
-    summary(capsys, "adapt", "words.csv", "known.csv", "--equal", "--report", "out")
+    adapted(capsys, "words.csv", "known.csv", "--equal", "--report", "out")
     text = read_page("out/report.html").text
     assert "of at most 1 " in text
     assert "do not weigh the same" not in text
@@ -318,9 +319,9 @@ def test_report_of_several_plans_has_no_pictures(here, monkeypatch, capsys):
 
 def test_a_report_takes_the_place_of_an_older_one(here, capsys):
     Path("out").mkdir()
-    summary(capsys, "adapt", "source.npz", "target.npz", "--report", "out")
+    adapted(capsys, "source.npz", "target.npz", "--report", "out")
     Path("out/notes.txt").touch()
-    shown = summary(capsys, "adapt", "source.npz", "target.npz", "--report", "out", "--method", "mapping")
+    shown = adapted(capsys, "source.npz", "target.npz", "--report", "out", "--method", "mapping")
     written = {"summary.json", "moved.npz", "match.npz", "plan.png", "plan_dark.png", "report.html"}
     assert {path.name for path in Path("out").iterdir()} == written | {"notes.txt"}
     assert {Path(path).name for path in shown["report"]} == written
@@ -343,18 +344,18 @@ def test_labels_with_commas_and_quotes(here, capsys):
     """Nor do they trouble pictures: neither mathematics nor letters that the font does not have."""
     names = ['a,"b"', "$^$d", "c\nd 蟻"]
     np.savez("odd.npz", x=Data.x, y=np.array(names)[Data.y])
-    summary(capsys, "adapt", "odd.npz", "target.npz", "-o", "labels.csv", "--report", "out")
+    adapted(capsys, "odd.npz", "target.npz", "-o", "labels.csv", "--report", "out")
     assert set(predictions("labels.csv")[0]) <= set(names)
     assert Path("out/labels.png").exists()
 
 
 def test_seed_decides_about_batches_only(here, monkeypatch, capsys):
-    one, other = (summary(capsys, "adapt", "source.npz", "target.npz", "--seed", seed)["mass"] for seed in (0, 1))
+    one, other = (adapted(capsys, "source.npz", "target.npz", "--seed", seed)["mass"] for seed in (0, 1))
     assert one == other
     monkeypatch.setattr(
         "adaptive_ot.adapt.JointTransportClassifier", lambda **o: JointTransportClassifier(**o, batch_size=20)
     )
-    masses = [summary(capsys, "adapt", "source.npz", "target.npz", "--seed", seed)["mass"] for seed in (0, 0, 1)]
+    masses = [adapted(capsys, "source.npz", "target.npz", "--seed", seed)["mass"] for seed in (0, 0, 1)]
     assert masses[0] == masses[1] != masses[2]
 
 

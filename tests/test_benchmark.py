@@ -166,12 +166,6 @@ def test_one_run_at_a_time(tmp_path):
     engine.run(PLAN_OF_FOUR, work, tmp_path)  # which has ended
 
 
-def test_a_file_is_no_directory(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(aot.InvalidInput, match="must be a directory"):
-        open_journal(tmp_path / "file", PLAN_OF_FOUR)
-
-
 def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import torch
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.workbench.benchmark import deep, engine, sensitivity
-from adaptive_ot.workbench.benchmark.deep import DeepBenchmark, configuration, directory_name
+from adaptive_ot.workbench.benchmark.deep import configuration, directory_name
 from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Part, Study
 from adaptive_ot.workbench.benchmark.study_file import read_study
 from adaptive_ot.workbench.benchmark.table import markdown
@@ -141,7 +142,9 @@ def test_plan_holds_what_numbers_depend_on_and_nothing_of_the_machine(here):
     assert record["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     text = json.dumps(record)
     assert not [word for word in ("device", "weights.safetensors", "tiny.npz", "workers", str(here)) if word in text]
-    assert len(pickle.dumps(work)) < 2000
+    pickled = pickle.dumps(work)  # as worker processes get it
+    assert len(pickled) < 2000
+    assert pickle.loads(pickled).config(plan.cells[1]) == work.config(plan.cells[1])
     # Everything may move.
     shutil.copytree(here, here / "moved")
     moved, _ = deep.prepare(here / "moved" / "plan.toml", Path("elsewhere"))
@@ -493,69 +496,58 @@ def test_picture_of_sensitivity():
         plot.sensitivity([])
 
 
+# What a plan says wrong; every message names the plan before its rule.
 REFUSALS = [
-    (
-        "iteration = 5",
-        ROWS,
-        "'iteration' in plan 'plan.toml' must be a known key; got an unknown name. Did you mean 'iterations'?",
-    ),
-    ("seed = 5", ROWS, "'seed' in plan 'plan.toml' must be a known key"),
-    ("", ROWS + "colour = 1", "'colour' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
-    ("", ROWS + "dataset = 'pacs'", "'dataset' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
-    (
-        "",
-        '[[methods]]\nmethod = "aot"\nsettings = { betta = 1 }',
-        "'betta' of 'aot' in plan 'plan.toml' must be a known setting",
-    ),
-    ("", '[[methods]]\nmethod = "magic"', "method of 'magic' in plan 'plan.toml' must be one of \"source-only\""),
-    ("", '[[methods]]\nname = "A"', "method of 'A' in plan 'plan.toml' must be a word"),
-    ("", "[[methods]]", "name in plan 'plan.toml' must be text; got None"),
-    ("", "", "methods in plan 'plan.toml' must be at least one"),
-    ("methods = 3", "", "methods in plan 'plan.toml' must be tables; got 3"),
-    ("", ROWS + ROWS, "methods in plan 'plan.toml' must have different names; got two 'none'"),
-    ("iterations = 0", ROWS, "iterations of 'none' in plan 'plan.toml' must be a whole number from 1"),
-    ("precision = 'half'", ROWS, "precision of 'none' in plan 'plan.toml' must be one of"),
-    ("published = 1", ROWS, "published in plan 'plan.toml' must be true or false"),
-    ("published = true", ROWS, "published of 'none' in plan 'plan.toml' needs a method with published settings"),
-    ("keep_checkpoints = 1", ROWS, "keep_checkpoints in plan 'plan.toml' must be true or false; got 1"),
-    ("tasks = []", ROWS, "tasks in plan 'plan.toml' must be a list of SOURCE:TARGET; got []"),
-    ("tasks = ['light']", ROWS, "tasks in plan 'plan.toml' must be a list of SOURCE:TARGET; got ['light']"),
-    (
-        "tasks = ['light:dark', 'light:dark']",
-        ROWS,
-        "tasks in plan 'plan.toml' must be different; got 'light:dark' twice",
-    ),
-    ("tasks = ['light:grey']", ROWS, "target in plan 'plan.toml' must be a domain of the file"),
-    ("target_classes = ['7']", ROWS, "target_classes in plan 'plan.toml' must be classes of the source"),
-    ("seeds = 0", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got 0"),
-    ("seeds = true", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got True"),
-    ("seeds = [1, 1]", ROWS, "seeds in plan 'plan.toml' must be different; got 1 twice"),
-    ("seeds = [-1]", ROWS, "seeds in plan 'plan.toml' must be whole numbers"),
-    ("root = 3", ROWS, "root in plan 'plan.toml' must be a word; got 3"),
-    ("root = 'nowhere.npz'", ROWS, "nowhere.npz' in plan 'plan.toml' must exist"),
-    ("dataset = 'other'", ROWS, "dataset of 'none' in plan 'plan.toml' must be one of"),
-    ("weights = 'no.safetensors'", ROWS, "of 'none' in plan 'plan.toml' must exist"),
-    ("network = 'alexnet'", ROWS, "network of 'none' in plan 'plan.toml' must be"),
-    ("[[broken", ROWS, "plan 'plan.toml' must be valid TOML"),
-    ("grid = { beta = [1] }", ROWS, "'grid' in plan 'plan.toml' must be a known key"),
+    ("iteration = 5", ROWS, "'iteration' must be a known key; got an unknown name. Did you mean 'iterations'?"),
+    ("seed = 5", ROWS, "'seed' must be a known key"),
+    ("", ROWS + "colour = 1", "'colour' of 'AOT, all mass' must be a known key"),
+    ("", ROWS + "dataset = 'pacs'", "'dataset' of 'AOT, all mass' must be a known key"),
+    ("", '[[methods]]\nmethod = "aot"\nsettings = { betta = 1 }', "'betta' of 'aot' must be a known setting"),
+    ("", '[[methods]]\nmethod = "magic"', "method of 'magic' must be one of \"source-only\""),
+    ("", '[[methods]]\nname = "A"', "method of 'A' must be a word"),
+    ("", "[[methods]]", "name must be text; got None"),
+    ("", "", "methods must be at least one"),
+    ("methods = 3", "", "methods must be tables; got 3"),
+    ("", ROWS + ROWS, "methods must have different names; got two 'none'"),
+    ("iterations = 0", ROWS, "iterations of 'none' must be a whole number from 1"),
+    ("precision = 'half'", ROWS, "precision of 'none' must be one of"),
+    ("published = 1", ROWS, "published must be true or false"),
+    ("published = true", ROWS, "published of 'none' needs a method with published settings"),
+    ("keep_checkpoints = 1", ROWS, "keep_checkpoints must be true or false; got 1"),
+    ("tasks = []", ROWS, "tasks must be a list of SOURCE:TARGET; got []"),
+    ("tasks = ['light']", ROWS, "tasks must be a list of SOURCE:TARGET; got ['light']"),
+    ("tasks = ['light:dark', 'light:dark']", ROWS, "tasks must be different; got 'light:dark' twice"),
+    ("tasks = ['light:grey']", ROWS, "target must be a domain of the file"),
+    ("target_classes = ['7']", ROWS, "target_classes must be classes of the source"),
+    ("seeds = 0", ROWS, "seeds must be whole numbers from 0, or how many; got 0"),
+    ("seeds = true", ROWS, "seeds must be whole numbers from 0, or how many; got True"),
+    ("seeds = [1, 1]", ROWS, "seeds must be different; got 1 twice"),
+    ("seeds = [-1]", ROWS, "seeds must be whole numbers"),
+    ("root = 3", ROWS, "root must be a word; got 3"),
+    ("root = 'nowhere.npz'", ROWS, "nowhere.npz' must exist"),
+    ("dataset = 'other'", ROWS, "dataset of 'none' must be one of"),
+    ("weights = 'no.safetensors'", ROWS, "of 'none' must exist"),
+    ("network = 'alexnet'", ROWS, "network of 'none' must be"),
+    ("grid = { beta = [1] }", ROWS, "'grid' must be a known key"),
 ]
 GRID_REFUSALS = [
-    ("", "grid in plan 'plan.toml' must be a table of values; got None"),
-    ("[grid]", "grid in plan 'plan.toml' must be a table of values"),
-    (
-        "[grid]\nbetta = [1]",
-        "grid 'betta' in plan 'plan.toml' must be a number that 'aot' has; got another. Did you mean 'beta'? Choose",
-    ),
-    ("[grid]\ncost = [1]", "grid 'cost' in plan 'plan.toml' must be a number that 'aot' has"),
-    ("[grid]\nbeta = 2", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers; got 2"),
-    ("[grid]\nbeta = [1, nan]", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
-    ("[grid]\nbeta = [true]", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
-    ("[grid]\nbeta = ['a']", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
-    ("baseline = 3\n[grid]\nbeta = [2]", "baseline in plan 'plan.toml' must be the name of a method; got 3"),
-    ("baseline = 'none'\n[grid]\nbeta = [2]", "method of 'none' in plan 'plan.toml' must be one of"),
-    ("baseline = 'aot'\n[grid]\nbeta = [2]", "methods in plan 'plan.toml' must have different names; got two 'aot'"),
-    ("[grid]\nbeta = [2]" + ROWS, "methods in plan 'plan.toml' must be one at most; got 2"),
+    ("", "grid must be a table of values; got None"),
+    ("[grid]", "grid must be a table of values"),
+    ("[grid]\nbetta = [1]", "grid 'betta' must be a number that 'aot' has; got another. Did you mean 'beta'? Choose"),
+    ("[grid]\ncost = [1]", "grid 'cost' must be a number that 'aot' has"),
+    ("[grid]\nbeta = 2", "grid 'beta' must be a list of finite numbers; got 2"),
+    ("[grid]\nbeta = [1, nan]", "grid 'beta' must be a list of finite numbers"),
+    ("[grid]\nbeta = [true]", "grid 'beta' must be a list of finite numbers"),
+    ("[grid]\nbeta = ['a']", "grid 'beta' must be a list of finite numbers"),
+    ("baseline = 3\n[grid]\nbeta = [2]", "baseline must be the name of a method; got 3"),
+    ("baseline = 'none'\n[grid]\nbeta = [2]", "method of 'none' must be one of"),
+    ("baseline = 'aot'\n[grid]\nbeta = [2]", "methods must have different names; got two 'aot'"),
+    ("[grid]\nbeta = [2]" + ROWS, "methods must be one at most; got 2"),
 ]
+
+
+def in_plan(message):
+    return re.sub(r" (must|needs) ", r" in plan 'plan.toml' \1 ", message, count=1)
 
 
 @pytest.mark.parametrize(("line", "rows", "message"), REFUSALS, ids=[message for _, _, message in REFUSALS])
@@ -563,19 +555,20 @@ def test_refusals(here, capfd, line, rows, message):
     key = line.split(" = ")[0]
     top = "".join(each for each in TOP.splitlines(keepends=True) if each.split(" = ")[0] != key)
     write_plan(f"{top}{line}\n", rows)
-    refused(capfd, ["benchmark", "deep", "plan.toml", "--output", "results"], message)
+    refused(capfd, ["benchmark", "deep", "plan.toml", "--output", "results"], in_plan(message))
 
 
 @pytest.mark.parametrize(("text", "message"), GRID_REFUSALS)
 def test_refusals_of_grids(here, capfd, text, message):
     write_plan(TOP, text)
-    refused(capfd, ["benchmark", "sensitivity", "plan.toml", "--output", "results"], message)
+    refused(capfd, ["benchmark", "sensitivity", "plan.toml", "--output", "results"], in_plan(message))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["missing.toml", "-o", "results"], "plan 'missing.toml' must exist"),
+        (["broken.toml", "-o", "results"], "plan 'broken.toml' must be valid TOML"),
         (["data/tiny.npz", "-o", "results"], "plan 'data/tiny.npz' must end in .toml"),
         (["plan.toml", "-o", "results", "--jobs", "0"], "--jobs must be a whole number from 1"),
         (["plan.toml", "-o", "data/tiny.npz"], "--output 'data/tiny.npz' must be a directory"),
@@ -584,12 +577,5 @@ def test_refusals_of_grids(here, capfd, text, message):
 )
 def test_refusals_of_options(here, capfd, arguments, message):
     write_plan()
+    write_plan("[[broken", path="broken.toml")
     refused(capfd, ["benchmark", "deep", *arguments], message)
-
-
-def test_work_needs_nothing_but_small_values(here):
-    """As worker processes get it."""
-    plan, work = deep.prepare(write_plan(), Path("results"))
-    again = pickle.loads(pickle.dumps(work))
-    assert isinstance(again, DeepBenchmark)
-    assert again.config(plan.cells[1]) == work.config(plan.cells[1])

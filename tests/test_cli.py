@@ -27,6 +27,10 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
+def solved(capsys, *arguments):
+    return summary(capsys, "solve", *arguments)
+
+
 def test_solve_prints_the_solution(here, capsys):
     assert main(["solve", "cost.npy"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -39,11 +43,16 @@ def test_solve_prints_the_solution(here, capsys):
     assert shown["outliers"] == "1 source and 1 target left alone"
     assert shown["clusters"] == "2; the largest: 3 x 2, 2 x 2 points"
     assert shown["plan"].endswith("pairs")
+    same = solved(capsys, "cost.npy")
+    assert same["value"] == pytest.approx(-11 / 15, abs=1e-12)
+    assert [same[name] for name in ("status", "output", "clusters")] == ["optimal", None, 2]
+    assert [same[f"{kind}_{side}"] for kind in ("active", "outlier") for side in ("sources", "targets")] == [5, 4, 1, 1]
+    assert same["largest_clusters"][0] == {"sources": 3, "targets": 2, "mass": pytest.approx(0.4)}
 
 
 @pytest.mark.parametrize("entropy", ["augmented", "product", "counting"])
 def test_solve_with_entropy(here, capsys, entropy):
-    shown = summary(capsys, "solve", "cost.npy", "--epsilon", "0.05", "--entropy", entropy, "--output", "plan.npz")
+    shown = solved(capsys, "cost.npy", "--epsilon", "0.05", "--entropy", entropy, "--output", "plan.npz")
     expected = aot.solve(TOY_COST, solver=aot.Entropic(0.05, entropy))
     assert shown["status"] == "converged"
     assert shown["regularised_value"] == expected.regularised_value
@@ -63,7 +72,7 @@ def test_solve_with_entropy(here, capsys, entropy):
     ],
 )
 def test_solve_another_model(here, capsys, options, title, marginals, solver):
-    shown = summary(capsys, "solve", "cost.npy", *options)
+    shown = solved(capsys, "cost.npy", *options)
     expected = aot.solve(TOY_COST, marginals=marginals, solver=solver)
     assert shown["model"] == title
     assert [shown[name] for name in ("value", "mass", "price", "gap")] == [
@@ -104,14 +113,6 @@ def test_path_of_nothing(here, capsys):
     assert b"<svg" in Path("empty.svg").read_bytes()
 
 
-def test_solve_prints_json(here, capsys):
-    shown = summary(capsys, "solve", "cost.npy")
-    assert shown["value"] == pytest.approx(-11 / 15, abs=1e-12)
-    assert (shown["status"], shown["output"], shown["clusters"]) == ("optimal", None, 2)
-    assert (shown["sources"], shown["targets"], shown["outlier_sources"], shown["outlier_targets"]) == (6, 5, 1, 1)
-    assert shown["largest_clusters"][0] == {"sources": 3, "targets": 2, "mass": pytest.approx(0.4)}
-
-
 def test_nothing_to_move(here, capsys):
     np.save("cost.npy", np.ones((2, 3)))
     assert main(["solve", "cost.npy"]) == 0
@@ -148,12 +149,12 @@ def test_every_kind_of_cost_file(here, capsys, write):
     (here / "cost.npy").unlink()
     write()
     (path,) = here.glob("cost.*")
-    assert summary(capsys, "solve", path)["value"] == pytest.approx(-11 / 15, abs=1e-12)
+    assert solved(capsys, path)["value"] == pytest.approx(-11 / 15, abs=1e-12)
 
 
 def test_stored_pairs_of_a_sparse_cost_are_the_only_ones(here, capsys):
     sparse.save_npz("cost.npz", sparse.csr_array(([-1.0], ([0], [1])), shape=(2, 3)))
-    assert summary(capsys, "solve", "cost.npz", "-o", "plan.csv")["pairs"] == 1
+    assert solved(capsys, "cost.npz", "-o", "plan.csv")["pairs"] == 1
     assert Path("plan.csv").read_text().splitlines()[1].startswith("0,1,0.333333")
 
 
@@ -167,7 +168,7 @@ def test_points(here, capsys, suffix):
         np.savez("x.npz", x=x, y=np.zeros(40))
         np.savez("z.npz", points=z)
     expected = aot.solve(aot.DistanceCost(x, z, reach=0.3))
-    shown = summary(capsys, "solve", f"x.{suffix}", f"z.{suffix}", "--reach", "0.3")
+    shown = solved(capsys, f"x.{suffix}", f"z.{suffix}", "--reach", "0.3")
     assert shown["value"] == pytest.approx(expected.value, rel=1e-12)
     assert shown["active_sources"] == expected.active_source.sum()
 
@@ -182,9 +183,7 @@ def test_weights(here, capsys, suffix):
             np.savez(f"{side}.npz", weights=weights, unrelated=np.zeros(3))
         else:
             np.savetxt(f"{side}.{suffix}", weights if suffix == "csv" else weights[None], delimiter=",")
-    shown = summary(
-        capsys, "solve", "cost.npy", "--source-weights", f"source.{suffix}", "--target-weights", f"target.{suffix}"
-    )
+    shown = solved(capsys, "cost.npy", "--source-weights", f"source.{suffix}", "--target-weights", f"target.{suffix}")
     expected = aot.solve(TOY_COST, given["source"], given["target"])
     assert (shown["value"], shown["most_mass"]) == (expected.value, 1.25)
 
@@ -193,7 +192,7 @@ def test_weights(here, capsys, suffix):
 def test_output(here, capsys, name):
     expected = aot.solve(TOY_COST)
     Path(name).write_bytes(b"an older file")
-    shown = summary(capsys, "solve", "cost.npy", "--output", name)
+    shown = solved(capsys, "cost.npy", "--output", name)
     if name.lower().endswith("npz"):
         loaded = sparse.load_npz(name)
         assert loaded.format == "csr"

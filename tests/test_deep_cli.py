@@ -266,7 +266,7 @@ def test_another_run_in_the_directory(trained, monkeypatch, capsys):
     [
         (deep.Interrupted(7), 130, "stopped at step 7; the same command goes on"),
         (KeyboardInterrupt("stopped while loading; the same run goes on"), 130, "stopped while loading; the same run"),
-        (DataError("a/1.png", "it is truncated"), 2, "'a/1.png' cannot be used: it is truncated"),
+        (DataError("a/1.png", "it is truncated"), 2, "The image 'a/1.png' cannot be used: it is truncated"),
     ],
 )
 def test_a_training_that_does_not_end(here, monkeypatch, capsys, error, code, message):

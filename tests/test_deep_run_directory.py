@@ -295,13 +295,6 @@ def test_metrics_that_do_not_fit(config, monkeypatch):
             run.append({"step": 0})
 
 
-def test_no_place_for_a_directory(config):
-    config.output.parent.mkdir(parents=True)
-    config.output.touch()
-    with pytest.raises(aot.InvalidInput, match="must be a directory"), open_run(config, DATA):
-        pass
-
-
 @pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
 def test_reading_numbers_that_are_none(config, number):
     with open_run(config, DATA):

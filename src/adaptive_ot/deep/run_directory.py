@@ -193,7 +193,7 @@ def decisive(config: Config) -> dict[str, Any]:
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What distinguishes a run from others, settings by their own names."""
+    """The part of a record that distinguishes a run from others."""
     return {name: value for name, value in record["config"].items() if name not in FREE} | {"data": record["data"]}
 
 

@@ -1,4 +1,4 @@
-"""Directories of resumable runs: a lock, a record of what is run, and a journal of what is done.
+"""Directories of resumable runs: a lock, a record of the settings, and a journal of finished work.
 
 A benchmark, a training run and everything else that survives a crash is such a directory. Its record, a JSON object,
 tells whether a later command continues the same run. Its journal has a line of JSON for every finished piece of work.

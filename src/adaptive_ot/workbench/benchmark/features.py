@@ -162,7 +162,7 @@ def _judge(method: FeatureMethod, drawn: DomainPair) -> dict[str, float]:
 
 @cache
 def _load(method: str) -> None:
-    """Import and compile what a method needs, on a toy problem, before its time is taken."""
+    """Run a method on a toy problem before it is timed, so that imports and compilation do not count."""
     x = np.random.default_rng(0).normal(size=(24, 3))
     y = np.arange(24) % 2
     x[:, 0] += 4 * y

@@ -1,4 +1,4 @@
-"""The methods of POT and SKADA, and none at all.
+"""The methods of POT and SKADA, and no adaptation.
 
 Settings are the best of a few standard ones on one pair (PACS, ResNet-50 features, art painting -> cartoon, 400 samples
 each), judged by the labels of the target. All distances are squared Euclidean.
@@ -20,7 +20,7 @@ def source_only(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray
 
 
 def centred(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
-    """The simplest adaptation: the mean of each domain is taken away."""
+    """The simplest adaptation: the mean of each domain is subtracted."""
     return source_only(x_source - x_source.mean(axis=0), y_source, x_target - x_target.mean(axis=0))
 
 
@@ -30,7 +30,7 @@ def pot(transport: str, **settings: Any) -> FeatureMethod:
     def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         import ot.da
 
-        # Entropic plans underflow unless costs are scaled; their median is also what reg_e is then relative to.
+        # Entropic plans underflow unless costs are scaled; reg_e is then relative to their median.
         move = getattr(ot.da, transport)(norm="median", **settings)
         moved = move.fit(Xs=x_source, ys=y_source, Xt=x_target).transform(Xs=x_source)
         return Prediction(classifier().fit(moved, y_source).predict(x_target))
@@ -44,7 +44,7 @@ def skada(build: Callable[[Any, tuple[int, int]], Any]) -> FeatureMethod:
     def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         import sklearn
 
-        # SKADA switches metadata routing on for everybody, as soon as it is imported; afterwards all is as it was.
+        # Importing SKADA switches metadata routing on globally; the context restores it.
         with sklearn.config_context(enable_metadata_routing=True):
             import skada
 

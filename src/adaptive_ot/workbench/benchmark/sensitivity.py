@@ -52,7 +52,7 @@ def prepare(path: Path, output: Path) -> tuple[Study, DeepBenchmark]:
     Returns
     -------
     Study, DeepBenchmark
-        The cells, and what computes their numbers.
+        The cells, and the function that computes their numbers.
     """
     content = read_study(path, frozenset({"grid", "baseline"}))
     with located_in(path):
@@ -82,7 +82,7 @@ def markdown(study: Study, outcomes: list[Outcome]) -> str:
 
 
 def draw(study: Study, outcomes: list[Outcome], path: Path) -> None:
-    """The same as a picture."""
+    """Draw the tables as a picture."""
     figure = curves(study, outcomes)
     write_atomically("output", path, lambda file: figure.savefig(file, format="png"))
 

@@ -36,7 +36,7 @@ class Row(NamedTuple):
 class StudyFile(NamedTuple):
     """The content of a study file.
 
-    `shared` holds arguments of `adaptive_ot.deep.configure` for all rows, `more` what concerns no row.
+    `shared` holds arguments of `adaptive_ot.deep.configure` for all rows, `more` everything else.
     """
 
     path: Path

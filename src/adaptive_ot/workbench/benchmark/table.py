@@ -17,14 +17,14 @@ from adaptive_ot.workbench.files import write_atomically
 FAILED, MISSING = "failed", "–"
 ABOUT = "Seconds for one fit and prediction."
 
-# Numbers that only the labels of the target can tell.
+# Numbers that need the labels of the target.
 ORACLE = frozenset({"best_accuracy", "plan_purity"})
 ORACLE_MARK = " (oracle)"
 ABOUT_ORACLES = "Oracle: chosen or judged by labels of the target, which no method sees."
 
 
 class Column(NamedTuple):
-    """A heading, and for every method what to print; and by what to find the best, with its deviation over seeds."""
+    """A heading and the text of every method; the values that decide on the best, and their deviations over seeds."""
 
     heading: str
     texts: list[str]
@@ -32,7 +32,7 @@ class Column(NamedTuple):
     deviations: list[float] | None = None
 
     def best(self) -> list[bool]:
-        """Which ones have the highest value, as printed."""
+        """Which methods have the highest value, as printed."""
         printed = [round(value, 1) for value in self.values or [np.nan] * len(self.texts)]
         highest = max((value for value in printed if not np.isnan(value)), default=None)
         return [value == highest for value in printed]
@@ -43,7 +43,7 @@ class Column(NamedTuple):
 
 
 def write_results(directory: Path, study: Study, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
-    """Write results.md, the table if no other text is given, and results.json, and say where they are."""
+    """Write results.md, with the table unless another text is given, and results.json; their paths."""
     described = {
         "plan": study.record(),
         "environment": environment(),
@@ -57,7 +57,7 @@ def write_results(directory: Path, study: Study, outcomes: list[Outcome], text: 
 
 
 def markdown(study: Study, outcomes: list[Outcome], about: str = ABOUT) -> str:
-    """Accuracies of methods x tasks with their means, other numbers if there are any, and what failed."""
+    """Accuracies of methods x tasks with their means, other numbers if there are any, and failures."""
     parts = [accuracies(study, outcomes), caption(study, about), _other_numbers(study, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)
 
@@ -124,17 +124,17 @@ def _text(of_seeds: np.ndarray, spread: bool) -> str:
 
 
 def mean_of(of_seeds: np.ndarray) -> float:
-    """NaN of nothing."""
+    """The mean; NaN without values."""
     return float(of_seeds.mean()) if of_seeds.size else np.nan
 
 
 def deviation_of(of_seeds: np.ndarray) -> float:
-    """NaN of fewer than two."""
+    """The standard deviation; NaN of fewer than two values."""
     return float(of_seeds.std(ddof=1)) if of_seeds.size > 1 else np.nan
 
 
 def _seeds(percent: Percent) -> list[Column]:
-    """Over how many seeds the means are, where that differs."""
+    """The number of seeds behind each mean, where it differs."""
     sizes = [of_seeds.size for of_seeds in percent.means()]
     return [Column("seeds", [str(size) if size else MISSING for size in sizes])] if len(set(sizes)) > 1 else []
 
@@ -144,7 +144,7 @@ def _seconds(study: Study, outcomes: list[Outcome]) -> Column:
 
 
 def caption(study: Study, about: str) -> str:
-    """What the numbers of the table are."""
+    """Explains the numbers of the table."""
     spread = ""
     if study.only:
         spread = ", of the seeds that ran all tasks; ± the standard deviation over seeds of the mean over tasks"
@@ -160,7 +160,7 @@ def _other_numbers(study: Study, outcomes: list[Outcome]) -> str:
 
 
 def other_columns(study: Study, outcomes: list[Outcome]) -> tuple[list[str], list[Column]]:
-    """Means over tasks and seeds of whatever else there is, for the methods that have some of it."""
+    """Means over tasks and seeds of all other numbers, for the methods that have some."""
     names = dict.fromkeys(name for outcome in outcomes for name in outcome.numbers or ())
     names = [name for name in names if name not in ("accuracy", "seconds")]
     methods = [method for method in study.methods if any(_mean(outcomes, method, name, "") for name in names)]
@@ -174,7 +174,7 @@ def other_columns(study: Study, outcomes: list[Outcome]) -> tuple[list[str], lis
 
 
 def failures(outcomes: list[Outcome]) -> str:
-    """Which methods failed, how often, and why."""
+    """The methods that failed, how often, and why."""
     reasons = Counter((each.cell.method, each.error) for each in outcomes if each.numbers is None)
     return "".join(f"- {method} failed {times} x: {error}\n" for (method, error), times in reasons.items())
 
@@ -187,7 +187,7 @@ def _mean(outcomes: list[Outcome], method: str, name: str, form: str) -> str:
 
 
 def _table(heading: str, methods: Iterable[str], columns: list[Column]) -> str:
-    """Markdown that is aligned for those who read it as it is."""
+    """Markdown with aligned columns, readable as plain text."""
     texts = [[heading, *methods], *([column.heading, *column.shown()] for column in columns)]
     texts = [[cell.replace("|", "\\|") for cell in column] for column in texts]
     widths = [max(map(len, column)) for column in texts]

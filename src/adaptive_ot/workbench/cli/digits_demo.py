@@ -51,7 +51,7 @@ class Score(NamedTuple):
 
 
 def run(draw: Callable[[Any, str], None], folder: Path) -> None:
-    """Print the table, draw what adaptive transport did in the first draw, and write a report of it into a folder."""
+    """Print the table; draw the first adaptive plan, and write a report of it into a folder."""
     draws = [shifted_digits(seed) for seed in range(DRAWS)]
     results: dict[str, list[Score]] = {name: [] for name in MODELS}
     models: dict[str, tuple[Any, float]] = {}

@@ -92,17 +92,16 @@ def figures(*, options: FigureOptions) -> int:
 
 
 def _check(options: FigureOptions) -> None:
-    """Options that do not go together are refused by name."""
+    """Refuse options that do not go together."""
     if options.run and options.dataset:
         raise InvalidInput("--run", "does not go with --dataset", options.dataset, "Omit one of them.")
     if options.root and not options.run:
         raise InvalidInput("--root", "goes with --run", "none", "Omit it, or name the run.")
-    for name in ("source", "target"):
-        given = getattr(options, name)
+    for name, given in (("--source", options.source), ("--target", options.target)):
         if options.dataset and given is None:
-            raise InvalidInput(f"--{name}", "is needed with --dataset", "none", "Name a domain of the dataset.")
+            raise InvalidInput(name, "is needed with --dataset", "none", "Name a domain of the dataset.")
         if given is not None and not options.dataset:
-            raise InvalidInput(f"--{name}", "goes with --dataset", repr(given), "Omit it, or name the dataset.")
+            raise InvalidInput(name, "goes with --dataset", repr(given), "Omit it, or name the dataset.")
 
 
 def _domains(options: FigureOptions) -> Domains:

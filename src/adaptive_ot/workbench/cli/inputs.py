@@ -22,7 +22,7 @@ READABLE = (".npy", ".npz", ".csv")
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ProblemOptions:
-    """What belongs to the files of a problem: a cost, or two point clouds.
+    """Options of a problem, whose cost comes from one file or two point files.
 
     Parameters
     ----------
