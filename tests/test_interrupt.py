@@ -65,7 +65,7 @@ def test_kernels_return_numbers():
     modules = [module for name, module in sys.modules.items() if name.startswith(engines)]
     kernels = {thing for module in modules for thing in vars(module).values() if isinstance(thing, Dispatcher)}
     compiled = {kernel: kernel.nopython_signatures for kernel in kernels if kernel.signatures}
-    assert len(compiled) > 20
+    assert {"optimise", "walk", "find_negative"} <= {kernel.py_func.__name__ for kernel in compiled}
     wrong = [
         kernel.py_func.__qualname__
         for kernel, signatures in compiled.items()

@@ -1,4 +1,4 @@
-"""Every check of what a user hands in, and the message it gets."""
+"""All checks of user input, with their error messages."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from adaptive_ot.errors import InvalidInput
 if TYPE_CHECKING:
     from scipy import sparse
 
-# Squares, products with weights, and their sums must stay finite in float64. Class scores meet in a triple product.
+# Squares, products with weights, and their sums must stay finite in float64. Class scores enter a triple product.
 LARGEST = 1e100
 SMALLEST = 1 / LARGEST
 LARGEST_SCORE = 1e50
 LARGEST_INTEGER = 2**63 - 1
 
-# Below this a squared distance has too few digits to divide by.
+# Smaller squared distances have too few digits for a division.
 SMALLEST_SQUARE = 1e-290
 
-# The heaviest point of a side weighs at least this much: sums and products of lighter weights would lose digits.
+# Lower limit of the largest weight of a side: sums and products of smaller weights would lose digits.
 SMALLEST_HEAVIEST = 1e-300
 
-# NumPy's letters for booleans, signed and unsigned integers, and floating numbers.
+# NumPy's letters for booleans, signed and unsigned integers, and floating-point numbers.
 REAL = "biuf"
 
 
 def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float = LARGEST) -> float:
-    """A real number from `minimum` to `maximum`, or what float64 can square."""
+    """Return a real number from `minimum` to `maximum`; by default, one whose square is finite in float64."""
     try:
         result = math.nan if isinstance(value, str | bytes) else float(value)
     except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -47,7 +47,7 @@ def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float =
 
 
 def whole_number(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_INTEGER) -> int:
-    """An integer from `minimum` to `maximum`, or what fits into 64 bits."""
+    """Return an integer from `minimum` to `maximum`; by default, up to the largest 64-bit integer."""
     try:
         result = operator.index(value)
     except TypeError:
@@ -59,7 +59,7 @@ def whole_number(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_
 
 
 def dense_cost(cost: Any) -> np.ndarray | Any:
-    """A two-dimensional floating array without NaN or -inf: C-contiguous NumPy, or the torch tensor if on a GPU."""
+    """Return a 2-D floating-point array without NaN or -inf: C-contiguous NumPy, or the torch tensor on a GPU."""
     kind = ArrayKind.of(cost)
     array = _real_gpu_tensor("cost", cost) if kind.on_gpu else _real_array("cost", cost)
     if array.ndim != 2:
@@ -76,7 +76,7 @@ def dense_cost(cost: Any) -> np.ndarray | Any:
 
 
 def cost_batch(cost: Any) -> np.ndarray | Any:
-    """A three-dimensional floating array without NaN or -inf: C-contiguous NumPy, or the torch tensor if on a GPU."""
+    """Return a 3-D floating-point array without NaN or -inf: C-contiguous NumPy, or the torch tensor on a GPU."""
     on_gpu = ArrayKind.of(cost).on_gpu
     array = _real_gpu_tensor("cost", cost) if on_gpu else _real_array("cost", cost)
     if array.ndim != 3:
@@ -91,11 +91,11 @@ def cost_batch(cost: Any) -> np.ndarray | Any:
         return array
     array = np.ascontiguousarray(_native_floats(array))
     _check_costs(array)
-    return array if array.flags.writeable else array.copy()  # for read-only arrays kernels would be compiled anew
+    return array if array.flags.writeable else array.copy()  # kernels would be compiled again for read-only arrays
 
 
 def sparse_cost(cost: Any) -> sparse.csr_array:
-    """A float64 CSR copy, without duplicates, of a matrix free of NaN and -inf."""
+    """Return a float64 CSR copy without duplicates; NaN and -inf are refused."""
     from scipy import sparse
 
     if cost.ndim != 2:
@@ -103,9 +103,9 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     if cost.dtype.kind not in REAL:
         raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
     try:
-        # Checking prunes, and summing duplicates changes, the matrix at hand; SciPy's own copy would share its arrays.
+        # The check and the summing of duplicates work in place, and a copy made by SciPy would share the arrays.
         cost = copy.deepcopy(cost)
-        # SciPy trusts indices unless told to look; its compiled code would follow wrong ones out of bounds.
+        # By default SciPy trusts indices, and its compiled code would read out of bounds where they are wrong.
         if hasattr(cost, "check_format"):
             cost.check_format(full_check=True)
         matrix = sparse.csr_array(cost, dtype=np.float64)
@@ -121,9 +121,9 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
 
 
 def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | None = None) -> np.ndarray:
-    """Non-negative finite weights of the right length as float64; uniform with total 1 if None was given.
+    """Return non-negative finite weights of the right length as float64; uniform weights of total 1 for None.
 
-    For a batch of `problems` they come back as one row for each; they may be given so, or once for all.
+    For a batch, the result has one row per problem; the given weights may have this shape, or one row for all problems.
     """
     shape = (size,) if problems is None else (problems, size)
     if given is None:
@@ -132,7 +132,7 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | N
     array = _real_array(name, given).astype(np.float64)
     if array.shape not in ((size,), shape):
         rule = f"must have shape ({size},){'' if problems is None else f' or {shape}'} to match the cost"
-        raise InvalidInput(name, rule, array.shape, f"Give {size} weights{'' if problems is None else ' a problem'}.")
+        raise InvalidInput(name, rule, array.shape, f"Give {size} weights{'' if problems is None else ' per problem'}.")
     if array.size == 0:
         return np.zeros(shape)
     if not array.min() >= 0:
@@ -144,21 +144,21 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | N
     heaviest = array.max(axis=-1)
     faint = (heaviest > 0) & (heaviest < SMALLEST_HEAVIEST)
     if faint.any():
-        rule = f"must reach {SMALLEST_HEAVIEST:g} at one point, or be 0 at all"
+        rule = f"must reach {SMALLEST_HEAVIEST:g} at one point, or be 0 everywhere"
         raise InvalidInput(name, rule, f"at most {heaviest[faint].flat[0]:g}", "Scale the weights up.")
     return array if array.shape == shape else np.broadcast_to(array, shape).copy()
 
 
 def points(name: str, given: Any, rows: int | None = None) -> np.ndarray:
-    """A finite two-dimensional float64 array, one point per row."""
+    """Return a finite 2-D float64 array with one point per row."""
     array = _matrix(name, given, "points x features", "Use array[:, None] for 1-D points.", LARGEST)
     if rows is not None and len(array) != rows:
-        raise InvalidInput(name, f"must have {rows} rows", len(array), "Give one point a row.")
+        raise InvalidInput(name, f"must have {rows} rows", len(array), "Give one point per row.")
     return array
 
 
 def scores(name: str, given: Any) -> np.ndarray:
-    """A finite two-dimensional float64 array, the class scores of one point per row."""
+    """Return a finite 2-D float64 array with the class scores of one point per row."""
     return _matrix(
         name, given, "points x classes", "One-hot encode labels, as in np.eye(classes)[labels].", LARGEST_SCORE
     )
@@ -171,7 +171,7 @@ def _matrix(name: str, given: Any, axes: str, advice: str, largest: float) -> np
     with np.errstate(over="ignore"):
         array = np.ascontiguousarray(array, dtype=np.float64)
     if not array.flags.writeable:
-        array = array.copy()  # for a read-only array the kernels would be compiled anew
+        array = array.copy()  # kernels would be compiled again for a read-only array
     if array.size and not np.abs(array).max() <= largest:
         row, column = (int(k) for k in np.argwhere(~(np.abs(array) <= largest))[0])
         given_here = f"{array[row, column]} at ({row}, {column})"
@@ -180,26 +180,26 @@ def _matrix(name: str, given: Any, axes: str, advice: str, largest: float) -> np
 
 
 def spread(typical: float) -> float:
-    """The typical squared distance, by which to divide; 1 where all points coincide."""
+    """Return the typical squared distance as a divisor, or 1 if all points coincide."""
     if 0 < typical < SMALLEST_SQUARE:
-        rule = f"must lie farther from z than {SMALLEST_SQUARE**0.5:g}, or on it"
+        rule = f"must be farther from z than {SMALLEST_SQUARE**0.5:g}, or coincide with z"
         raise InvalidInput("x", rule, f"a median distance of {typical**0.5:g}", "Scale the features up.")
     return typical or 1.0
 
 
 def potential(name: str, given: Any, size: int) -> np.ndarray:
-    """One number a point."""
+    """Return one potential per point as float64."""
     array = _real_array(name, given)
     if array.shape != (size,):
-        raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one potential a point.")
+        raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one potential per point.")
     array = array.astype(np.float64)
     if not (array > -np.inf).all():
-        raise InvalidInput(name, "must not be NaN or -inf", "one of them", "Use a large negative number instead.")
+        raise InvalidInput(name, "must not contain NaN or -inf", "at least one", "Use a large negative number instead.")
     return array
 
 
 def plan(given: Any, shape: tuple[int, int]) -> Any:
-    """A finite dense array or SciPy CSR array of the right shape."""
+    """Return a finite dense array or SciPy CSR array of the right shape."""
     array = to_numpy(given) if is_sparse(given) else _real_array("plan", given)
     if array.shape != shape:
         raise InvalidInput("plan", f"must have the shape of the cost {shape}", array.shape, "Transpose it?")
@@ -209,7 +209,7 @@ def plan(given: Any, shape: tuple[int, int]) -> Any:
 
 
 def same_columns(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
-    """Both arrays describe points of the same dimension."""
+    """Check that both arrays hold points of the same dimension."""
     if a.shape[1] != b.shape[1]:
         raise InvalidInput(
             second,
@@ -220,15 +220,15 @@ def same_columns(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
 
 
 def same_rows(first: str, a: np.ndarray, second: str, b: np.ndarray) -> None:
-    """Both arrays describe the same points."""
+    """Check that both arrays describe the same points."""
     if a.shape[0] != b.shape[0]:
         raise InvalidInput(
-            second, f"must have as many rows as {first} ({a.shape[0]})", b.shape[0], "Give one row a point."
+            second, f"must have as many rows as {first} ({a.shape[0]})", b.shape[0], "Give one row per point."
         )
 
 
 def same_place(first: str, kind: ArrayKind, second: str, array: Any) -> None:
-    """Arrays given together live in the same library and on the same device; plain sequences fit anywhere."""
+    """Check that two arrays share their library and device; plain sequences are always accepted."""
     if not (is_torch_array(array) or isinstance(array, np.ndarray)):
         return
     other = ArrayKind.of(array)
@@ -246,27 +246,29 @@ def same_place(first: str, kind: ArrayKind, second: str, array: Any) -> None:
 
 
 def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """The classes among one label a point, and the class of every point."""
+    """Return the classes of the labels, and the index of the class of every point."""
     try:
         array = to_numpy(given)
         classes, members = np.unique(array, return_inverse=True)
     except (ValueError, TypeError, RuntimeError) as error:
         raise InvalidInput(name, "must be labels that can be sorted", error, "Use integers or text.") from None
     if array.shape != (size,):
-        raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label a point.")
+        raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label per point.")
     return classes, members
 
 
 def tensor(name: str, value: Any) -> None:
-    """`value` is a dense floating torch tensor, as derivatives need."""
+    """Check that `value` is a dense floating-point torch tensor, as derivatives require."""
     if not is_torch_array(value) or is_sparse(value):
         raise InvalidInput(name, "must be a dense torch tensor", describe(value), "Convert it with torch.as_tensor.")
     if not value.is_floating_point():
-        raise InvalidInput(name, "must hold floating numbers", f"dtype {value.dtype}", "Call .float() or .double().")
+        raise InvalidInput(
+            name, "must hold floating-point numbers", f"dtype {value.dtype}", "Call .float() or .double()."
+        )
 
 
 def choice(name: str, value: Any, options: tuple[str, ...]) -> None:
-    """`value` is one of a few words."""
+    """Check that `value` is one of the options."""
     if not (isinstance(value, str) and value in options):
         allowed = ", ".join(f'"{option}"' for option in options)
         raise InvalidInput(
@@ -275,7 +277,7 @@ def choice(name: str, value: Any, options: tuple[str, ...]) -> None:
 
 
 def nearest(given: Any, known: Iterable[str]) -> str:
-    """The name that a wrong one may have been meant for, to begin a remedy with; nothing, if none is near.
+    """Return a hint with the known name closest to `given`, as the beginning of a remedy; empty if none is close.
 
     Examples
     --------
@@ -288,13 +290,13 @@ def nearest(given: Any, known: Iterable[str]) -> str:
 
 
 def function(name: str, value: Any) -> None:
-    """`value` can be called."""
+    """Check that `value` is callable."""
     if not callable(value):
         raise InvalidInput(name, "must be a function", describe(value), "Give a function of one argument, or None.")
 
 
 def instance(name: str, value: Any, *kinds: type) -> None:
-    """`value` belongs to one of these classes."""
+    """Check that `value` is an instance of one of the classes."""
     if not isinstance(value, kinds):
         allowed = " or ".join(kind.__name__ for kind in kinds)
         raise InvalidInput(
@@ -328,21 +330,21 @@ def _real_array(name: str, given: Any) -> np.ndarray:
 
 
 def _native_floats(array: np.ndarray) -> np.ndarray:
-    """float32 or float64 in native byte order: kernels know no other."""
+    """Convert to float32 or float64 in native byte order, the only types that kernels support."""
     single = array.dtype.kind == "f" and array.dtype.itemsize == 4
-    with np.errstate(over="ignore"):  # longer numbers become infinite
+    with np.errstate(over="ignore"):  # larger numbers become infinite
         return array.astype(np.float32 if single else np.float64, copy=False)
 
 
 def _first(array: np.ndarray, wrong: np.ndarray) -> str:
-    """The first wrong entry, and where it is."""
+    """Describe the first wrong entry and its position."""
     at = tuple(int(k) for k in np.argwhere(wrong)[0])
     return f"{array[at]} at index {at[0] if len(at) == 1 else at}"
 
 
 def _check_costs(array: Any) -> None:
-    """No NaN, nothing below what float64 can square."""
-    # The minimum is NaN if anything is: one pass, nothing allocated.
+    """Check that no cost is NaN or below the smallest one allowed."""
+    # The minimum is NaN if any entry is: this takes one pass and allocates nothing.
     lowest = float(array.min()) if 0 not in array.shape else 0.0
     if not lowest >= -LARGEST:
         host = to_numpy(array).astype(np.float64)
@@ -351,7 +353,7 @@ def _check_costs(array: Any) -> None:
 
 
 def highest_cost(values: Any) -> None:
-    """Where pairs of positive cost may carry mass, sums of costs must stay finite."""
+    """Check that sums of costs stay finite where pairs of positive cost may carry mass."""
     if 0 in values.shape or not float(values.max()) > LARGEST:
         return
     host = to_numpy(values)
@@ -368,6 +370,6 @@ def _reject_cost(value: float, at: tuple[int, ...]) -> None:
 
 
 def describe(value: Any) -> str:
-    """A short form of what was given."""
+    """Return a short description of a value."""
     text = repr(value)
     return text if len(text) <= 60 else f"a {type(value).__name__}"

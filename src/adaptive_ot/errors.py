@@ -1,4 +1,4 @@
-"""Everything that adaptive-ot raises on purpose.
+"""The exceptions that adaptive-ot raises on purpose.
 
 ::
 
@@ -6,7 +6,7 @@
     ├── InvalidInput        (also a ValueError)    an argument breaks a rule
     ├── DataError           (also a ValueError)    an image of a dataset cannot be used
     ├── Infeasible          (also a ValueError)    no plan satisfies the constraints
-    ├── NotConverged        (also a RuntimeError)  a solver stopped early; carries the best solution
+    ├── NotConverged        (also a RuntimeError)  a solver stopped early; has the best solution
     └── MissingDependency   (also an ImportError)  an optional package is not installed
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AdaptiveOTError(Exception):
-    """Base class: catch this to catch every deliberate error of the library."""
+    """Base class of all exceptions that the library raises on purpose."""
 
 
 class InvalidInput(AdaptiveOTError, ValueError):
@@ -31,11 +31,11 @@ class InvalidInput(AdaptiveOTError, ValueError):
     argument
         Name of the argument as the user wrote it.
     rule
-        What it must satisfy.
+        The rule that the argument must satisfy.
     given
-        What was given instead.
+        The value that was given instead.
     remedy
-        What to do about it.
+        How to fix the problem.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class InvalidInput(AdaptiveOTError, ValueError):
 
     def __init__(self, argument: str, rule: str, given: object, remedy: str) -> None:
         given = str(given).rstrip(". ")
-        super().__init__(argument, rule, given, remedy)  # all of them, so that pickling brings them back
+        super().__init__(argument, rule, given, remedy)  # all of them, so that unpickling restores them
         self.argument = argument
         self.rule = rule
         self.given = given
@@ -79,15 +79,21 @@ class DataError(AdaptiveOTError, ValueError):
 
 
 class Infeasible(AdaptiveOTError, ValueError):
-    """No plan satisfies the constraints, because forbidden pairs are in the way.
+    """Forbidden pairs leave no plan that satisfies the constraints.
 
-    `most_mass` is what can move instead of `mass`, or None where mass is not what is missing; `problem` the first such
-    problem of a batch.
+    Parameters
+    ----------
+    mass
+        The mass that the plan should move.
+    most_mass
+        The largest mass that can move, or None if too little mass is not the reason.
+    problem
+        Index of the first infeasible problem of a batch.
 
     Examples
     --------
     >>> print(Infeasible(1.0, 0.75))
-    No plan moves a mass of 1: only 0.75 can move over the allowed pairs. Use AtMost(), or FixedMass of at most that.
+    No plan moves a mass of 1: only 0.75 can move over the allowed pairs. Use AtMost(), or a smaller FixedMass.
     """
 
     def __init__(self, mass: float, most_mass: float | None, problem: int | None = None) -> None:
@@ -105,12 +111,12 @@ class Infeasible(AdaptiveOTError, ValueError):
             )
         return (
             f"{where}No plan moves a mass of {self.mass:.12g}: only {self.most_mass:.12g} can move over the allowed "
-            "pairs. Use AtMost(), or FixedMass of at most that."
+            "pairs. Use AtMost(), or a smaller FixedMass."
         )
 
 
 class NotConverged(AdaptiveOTError, RuntimeError):
-    """A solver stopped before it could certify its answer; ``solution`` is the best one it had."""
+    """A solver stopped before it could certify its solution; ``solution`` is the best one it found."""
 
     def __init__(self, message: str, solution: Solution | SolutionBatch) -> None:
         super().__init__(message, solution)
@@ -122,7 +128,7 @@ class NotConverged(AdaptiveOTError, RuntimeError):
 
 
 class MissingDependency(AdaptiveOTError, ImportError):
-    """An optional package is needed.
+    """An optional package is not installed.
 
     Examples
     --------
