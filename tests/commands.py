@@ -49,6 +49,14 @@ def on_a_terminal(arguments, interrupt_at=None, end=signal.SIGINT):
     return process.returncode, output.decode(), seen.decode()
 
 
+def end_with(process, end):
+    """Send a signal, Ctrl-C to all processes as a terminal does."""
+    if end == signal.SIGINT:
+        os.killpg(process.pid, end)
+    else:
+        process.send_signal(end)
+
+
 def summary(capsys, *arguments):
     """What a command prints for programs, and nothing else."""
     assert main([*map(str, arguments), "--json"]) == 0

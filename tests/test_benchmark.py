@@ -25,7 +25,7 @@ from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
 from adaptive_ot.workbench.benchmark.table import markdown, write_results
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.feature_files import Features
-from commands import environment, refused, rows_of
+from commands import end_with, refused, rows_of
 from interruption import PATIENCE
 
 TASKS = (("pets", "photo -> sketch"), ("pets", "sketch -> photo"))
@@ -228,24 +228,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def slow(tmp_path, monkeypatch):
+def slow(tmp_path, monkeypatch, start):
     """Start the benchmark above in a directory of its own."""
     monkeypatch.chdir(tmp_path)
     Path("slow_work.py").write_text(SLOW_WORK)
     Path("slow.py").write_text(SLOW_SCRIPT)
     Path("marks").touch()
-    processes = []
-
-    def start(directory, jobs=1):
-        command = [sys.executable, "slow.py", directory, str(jobs)]
-        pipes = {"stderr": subprocess.PIPE, "text": True, "env": environment()}
-        processes.append(subprocess.Popen(command, start_new_session=True, **pipes))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    return lambda directory, jobs=1: start("slow.py", directory, jobs)
 
 
 def wait_until(condition):
@@ -268,10 +257,7 @@ def test_resumes_after_the_process_was_ended(slow, jobs, end):
     wait_until(lambda: process.poll() or ("ours 2" in marks() and len(cells_in(Path("results"))) == finished))
     assert process.poll() is None
     assert "must not be in use" in slow("results", jobs).communicate(timeout=PATIENCE)[1]
-    if end == signal.SIGINT:
-        os.killpg(process.pid, end)  # a terminal tells all processes
-    else:
-        process.send_signal(end)
+    end_with(process, end)
     complaint = process.communicate(timeout=PATIENCE)[1]  # until the last process has gone
     assert process.returncode == (-end if end == signal.SIGKILL else 1)
     if end != signal.SIGKILL:

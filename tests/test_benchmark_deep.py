@@ -6,8 +6,6 @@ import pickle
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import tomllib
 from pathlib import Path
@@ -26,7 +24,7 @@ from adaptive_ot.workbench.benchmark.study_file import read_study
 from adaptive_ot.workbench.benchmark.table import markdown
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.runs import differences
-from commands import environment, refused, rows_of
+from commands import end_with, refused, rows_of
 from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
@@ -256,23 +254,12 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def start(here):
+def slow(here, start):
     Path("slow.py").write_text(SLOW)
     # Worker processes import what the main one did: they are slowed down, too.
     Path("command.py").write_text(SLOW_MAIN)
     Path("marks").touch()
-    processes = []
-
-    def start(*arguments):
-        command, env = [sys.executable, "command.py", *arguments], environment(**dict.fromkeys(engine.THREADS, "1"))
-        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command, env=env, start_new_session=True, **pipes))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    return lambda *arguments: start("command.py", *arguments, **dict.fromkeys(engine.THREADS, "1"))
 
 
 def marks():
@@ -287,18 +274,15 @@ def marks():
         pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow),
     ],
 )
-def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
+def test_goes_on_in_the_middle_of_a_cell(slow, end, jobs):
     """With the same numbers in the end as without a stop."""
     write_plan()
-    process = start("-o", "stopped", "--jobs", str(jobs))
+    process = slow("-o", "stopped", "--jobs", str(jobs))
     deadline = time.monotonic() + PATIENCE
     while 2 not in marks() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert process.poll() is None, process.communicate()
-    if end == signal.SIGINT:
-        os.killpg(process.pid, end)  # a terminal tells all processes
-    else:
-        process.send_signal(end)
+    end_with(process, end)
     if end != signal.SIGKILL:  # the step is finished first
         Path("on").touch()
     _, complaint = process.communicate(timeout=PATIENCE)
@@ -306,7 +290,7 @@ def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
     first = marks()
     assert first == [0, 1, 2]
     Path("go").touch()
-    assert start("-o", "stopped").wait(PATIENCE) == 0
+    assert slow("-o", "stopped").wait(PATIENCE) == 0
     # A killed process loses the step it was at, one that was told to end none.
     assert marks()[len(first) :] == ([2, 3] if end == signal.SIGKILL else [3])
     assert main(["benchmark", "deep", "plan.toml", "-o", "whole"]) == 0

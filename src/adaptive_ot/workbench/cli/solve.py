@@ -109,7 +109,12 @@ def solve(cost: Path, targets: Path | None = None, /, *, options: SolveOptions =
     trace: list[Progress] = []
     started = time.perf_counter()
     with solve_bar() as bar, options.named(cost):
-        progress = _both(trace.append, bar) if bar else trace.append
+
+        def progress(now: Progress) -> None:
+            trace.append(now)
+            if bar:
+                bar(now)
+
         solution = aot.solve(
             problem, **weights, marginals=marginals, solver=solver, progress=progress, raise_if_not_converged=False
         )
@@ -125,14 +130,6 @@ def solve(cost: Path, targets: Path | None = None, /, *, options: SolveOptions =
     if not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g})", solution)
     return 0
-
-
-def _both(first: Callable[[Progress], None], second: Callable[[Progress], None]) -> Callable[[Progress], None]:
-    def report(now: Progress) -> None:
-        first(now)
-        second(now)
-
-    return report
 
 
 def _write_plan(path: Path, solution: Solution) -> None:
