@@ -24,7 +24,7 @@ import torch
 from adaptive_ot.deep import Config, configure
 from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.device import computing, pick_device
-from adaptive_ot.deep.feed import open_stores, paired_batches
+from adaptive_ot.deep.loader import open_stores, paired_batches
 from adaptive_ot.deep.methods import METHODS, Alignment, Method, Pair
 from adaptive_ot.deep.training import Training
 

@@ -1,8 +1,8 @@
-"""Draw the pictures of gallery.md, from results that are computed here: about two minutes on one core.
+"""Draw the pictures of gallery.md from results computed here: about two minutes on one core.
 
     python docs/gallery.py              # all of them, into docs/gallery; or some: python docs/gallery.py toy moons
 
-It needs ``pip install ".[cli,deep]"``. The results of `comparison` are those of benchmarks/results/adapt_features.json.
+It needs ``pip install ".[cli,deep]"``. `comparison` shows the results in benchmarks/results/adapt_features.json.
 """
 
 from __future__ import annotations
@@ -146,13 +146,13 @@ def digits_cost() -> aot.JointCost:
 
 
 def digits_labels() -> tuple[np.ndarray, np.ndarray]:
-    """Those of the source, and for the picture alone those of the target."""
+    """The labels of the source, and those of the target, which only sort the pictures."""
     return digits().y.astype(str), np.where(digits().outlier, "outlier", digits().true_class.astype(str))
 
 
 @cache
 def trained(method: str) -> list[dict[str, Any]]:
-    """What a short training run on these digits logged; its target lacks three classes and has no outliers."""
+    """The metrics of a short training run on these digits; its target lacks three classes and has no outliers."""
     from adaptive_ot import deep
 
     here = digits()
@@ -170,7 +170,7 @@ def trained(method: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
 
 
-# Of these the gallery also has the dark ones.
+# The gallery shows these in both themes.
 ALSO_DARK = ("toy", "label_plan")
 
 PICTURES: dict[str, Callable[[], Any]] = {

@@ -1,7 +1,7 @@
 """Adapt a digit classifier to a target with missing and unknown classes, without labels there.
 
-The source knows the digits 0 to 7. The target is a pixel lower, has half of the contrast, and holds no 0 and no 1, but
-8s and 9s, which the source has never seen.
+The source knows the digits 0 to 7. The target is a pixel lower, has half the contrast, and holds no 0 and no 1, but
+8s and 9s, which are unknown in the source.
 
     python examples/adaptation.py
 """
@@ -31,7 +31,7 @@ known = truth <= 7
 X, domain = np.concatenate([x, z]), np.repeat([0, -1], [len(x), len(z)])
 Y = np.concatenate([y, np.full(len(z), -1)])  # labels of targets are never read
 
-print("accuracy on the known digits of the target, and mass, where the domains weigh 1 each:")
+print("accuracy on the known digits of the target, and transported mass (each domain weighs 1):")
 models = {
     "not adapted": JointTransportClassifier().fit(x, y),
     "Kantorovich": JointTransportClassifier(marginals=aot.Equal()).fit(X, Y, sample_domain=domain),
@@ -41,7 +41,7 @@ for name, model in models.items():
     print(f"  {name:<12} {model.score(z[known], truth[known]):.1%}   mass {model.transported_mass_:.2f}")
 
 adaptive = models["adaptive"]
-print(f"the outlier score tells unknown digits: AUC {roc_auc_score(~known, adaptive.target_outlier_score_):.2f}")
+print(f"AUC of the outlier score for unknown digits: {roc_auc_score(~known, adaptive.target_outlier_score_):.2f}")
 missing = [float(adaptive.source_share_[y == digit].mean()) for digit in range(8)]
 print(
     "transported share of each source digit:", " ".join(f"{digit}: {share:.2f}" for digit, share in enumerate(missing))

@@ -1,4 +1,4 @@
-"""Two clouds with a fifth of outliers on each side under the five models of the family, and the path of all masses.
+"""Two clouds with one fifth outliers each under the five transport models, and the mass path.
 
 python examples/choosing.py [picture.png]
 """
@@ -25,7 +25,7 @@ MODELS = {
 
 
 def table_row(name: str, solution: aot.Solution, clouds: Clouds) -> str:
-    """Mass, the part of it that starts or ends at an outlier, and how many inliers take part."""
+    """The mass, the part of it that starts or ends at an outlier, and the share of active inliers."""
     rows, columns, mass = solution.support
     wrong = mass[clouds.source_outlier[rows] | clouds.target_outlier[columns]].sum() / mass.sum()
     active = np.concatenate([solution.active_source, solution.active_target])

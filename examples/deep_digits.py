@@ -1,8 +1,8 @@
-"""Train a small network on digits in plain print, for digits on dirty paper, of which half of the classes are missing.
+"""Train a small network on clean digits, for digits on dirty paper with half of the classes missing.
 
-The labels of the target are only used to judge. Where everything is matched, digits that are missing in the target are
-matched with others; adaptive transport leaves them. With equal rooms a class of the source sends no more than its share
-of the source; by default, as much as there seems to be of it in the target.
+The labels of the target are only used for evaluation. If everything is matched, source digits missing in the target are
+matched with others; adaptive transport leaves them unmatched. With equal class capacities (``rooms = "equal"``) a class
+sends no more than its share of the source; by default it may send as much as the target appears to hold of it.
 
     python examples/deep_digits.py
 """
@@ -41,7 +41,7 @@ def main() -> None:
     methods = {
         "not adapted": ("source-only", {}),
         "everything matched": ("aot", {"marginals": "equal"}),
-        "equal rooms": ("aot", {"rooms": "equal"}),
+        "equal capacities": ("aot", {"rooms": "equal"}),
         "adaptive": ("aot", {}),
     }
     with tempfile.TemporaryDirectory() as folder:

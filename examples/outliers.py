@@ -1,4 +1,4 @@
-"""Align two point clouds of which a fifth is clutter, and compare with matching everything.
+"""Align two point clouds with one fifth outliers, and compare with matching all points.
 
 python examples/outliers.py [picture.png]
 """
@@ -14,7 +14,7 @@ import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.workbench.cli.samples import moons_with_outliers
 
-SHIFT = np.array([0.1, 0.1])  # how far the target moons really lie from the source moons
+SHIFT = np.array([0.1, 0.1])  # the true displacement from the source moons to the target moons
 
 
 def main(picture: str) -> None:
@@ -29,7 +29,7 @@ def main(picture: str) -> None:
         alone, matched = np.mean(~active[outlier]), np.mean(active[~outlier])
         print(f"{side}: {alone:.0%} of the outliers left alone, {matched:.0%} of the inliers matched")
 
-    # Every source goes to the mean of its targets, and stays where it is if it has none.
+    # Each source moves to the mean of its targets; unmatched sources stay in place.
     moved = solution.barycentric_map(clouds.z) - clouds.x
     adaptive = moved[solution.active_source].mean(axis=0)
 

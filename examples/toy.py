@@ -1,4 +1,4 @@
-"""The smallest problem that shows everything: clusters, outliers, and a mass that nobody had to choose."""
+"""A small problem that shows everything: clusters, outliers, and a mass that nobody has to choose."""
 
 from fractions import Fraction
 
@@ -21,11 +21,11 @@ def main() -> None:
     print("left alone: sources", np.flatnonzero(~solution.active_source) + 1, end=", ")
     print("targets", np.flatnonzero(~solution.active_target) + 1)
 
-    # The potentials prove it: no plan can be cheaper than the value of feasible duals.
+    # A certificate: no plan costs less than the value of feasible dual potentials.
     bound = (solution.source_potential / 6).sum() + (solution.target_potential / 5).sum()
     print(f"value {solution.value:.6f}, lower bound {bound:.6f}")
 
-    # The more every pair pays, the more mass moves.
+    # With lower costs, more mass moves.
     for reward in (-1.0, 0.0, 1.5, 2.5, 3.5):
         print(f"costs lowered by {reward:g}: mass {aot.solve(TOY_COST - reward).mass:.3f}")
 

@@ -9,14 +9,14 @@ import numpy as np
 
 import adaptive_ot as aot
 
-GATE = 1.5  # matching pays up to this distance
+GATE = 1.5  # a match pays off up to this distance
 PATIENCE = 4  # frames a track survives without a detection
 FRAMES, OBJECTS, SIZE = 60, 8, 40.0
 
 
 @dataclass
 class Track:
-    """Where an object is believed to be, and how it moves."""
+    """The estimated position and velocity of an object."""
 
     position: np.ndarray
     velocity: np.ndarray

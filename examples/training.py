@@ -1,7 +1,7 @@
-"""Move a cloud onto another by gradient descent through transport, leaving the outliers of both where they are.
+"""Move a cloud onto another by gradient descent on the transport value; outliers of both stay in place.
 
-The loss is the entropic transport value; its gradient with respect to the points comes from the plan alone, so points
-that nothing attracts get (almost) none. One mini-batch solve a step, as in deep domain adaptation.
+The loss is the entropic transport value; its gradient with respect to the points depends on the plan alone, so points
+without mass have (almost) no gradient. Each step solves one mini-batch, as in deep domain adaptation.
 """
 
 import numpy as np

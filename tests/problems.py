@@ -10,6 +10,8 @@ from scipy import sparse
 from scipy.optimize import linprog
 from scipy.sparse.csgraph import maximum_flow
 
+import adaptive_ot as aot
+
 
 class Instance(NamedTuple):
     """A dense cost (+inf where a pair is forbidden) and two weightings."""
@@ -48,14 +50,6 @@ def toy() -> Known:
         mass=11 / 15,
         clusters=[([0, 1, 2], [0, 1]), ([3, 4], [2, 3])],
     )
-
-
-def dirac(cost: float, source_weight: float, target_weight: float) -> Known:
-    """One source and one target."""
-    mass = min(source_weight, target_weight) if cost < 0 else 0.0
-    problem = Instance(np.array([[cost]]), np.array([source_weight]), np.array([target_weight]))
-    value = cost * mass if mass else 0.0
-    return Known(problem, value, mass, np.array([[mass]]))
 
 
 def permutation(rng: np.random.Generator, n: int) -> Known:
@@ -170,26 +164,26 @@ def joint_matrix(
     return beta * (kappa * squares / np.median(squares) - p @ q.T)
 
 
-def reference_value(cost: np.ndarray, source_weights: np.ndarray, target_weights: np.ndarray) -> float:
-    """The optimal value by HiGHS, over all pairs that are not forbidden."""
+PRECISE = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+
+
+def allowed_pairs(cost: np.ndarray) -> tuple[np.ndarray, np.ndarray, sparse.csr_array]:
+    """Rows and columns of the pairs that are not forbidden, and the matrix that sums their mass for every point."""
     n, m = cost.shape
     rows, columns = np.nonzero(np.isfinite(cost))
+    points, pairs = np.concatenate([rows, n + columns]), np.tile(np.arange(rows.size), 2)
+    return rows, columns, sparse.csr_array((np.ones(2 * rows.size), (points, pairs)), shape=(n + m, rows.size))
+
+
+def reference_value(cost: np.ndarray, source_weights: np.ndarray, target_weights: np.ndarray) -> float:
+    """The optimal value of adaptive transport by HiGHS."""
+    rows, columns, sums = allowed_pairs(cost)
     if rows.size == 0:
         return 0.0
-    variables = np.arange(rows.size)
-    constraints = sparse.csr_array(
-        (np.ones(2 * rows.size), (np.concatenate([rows, n + columns]), np.concatenate([variables, variables]))),
-        shape=(n + m, rows.size),
-    )
-    result = linprog(
-        cost[rows, columns],
-        A_ub=constraints,
-        b_ub=np.concatenate([source_weights, target_weights]),
-        method="highs",
-        options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
-    )
+    costs, weights = cost[rows, columns], np.concatenate([source_weights, target_weights])
+    result = linprog(costs, A_ub=sums, b_ub=weights, method="highs", options=PRECISE)
     assert result.status == 0, result.message
-    return float(cost[rows, columns] @ result.x)
+    return float(costs @ result.x)
 
 
 def relative_difference(value: float, reference: float) -> float:
@@ -209,27 +203,21 @@ def family_reference(
 
     With `integer`, weights and mass are integers, so are the vertices, and the value is free of rounding.
     """
-    n, m = cost.shape
-    rows, columns = np.nonzero(np.isfinite(cost))
+    rows, columns, sums = allowed_pairs(cost)
     wanted = max(float(source_weights.sum()), float(target_weights.sum())) if mass is None else mass
     if wanted == 0:
         return 0.0
     if rows.size == 0:
         return None
-    variables = np.arange(rows.size)
-    index = np.concatenate([rows, n + columns]), np.concatenate([variables, variables])
-    sums = sparse.csr_array((np.ones(2 * rows.size), index), shape=(n + m, rows.size))
-    costs, weights = cost[rows, columns], np.concatenate([source_weights, target_weights])
     # Scaled, so that the tolerances of HiGHS mean something.
-    size, total = float(np.abs(costs).max()) or 1.0, 1.0 if integer else wanted
-    weights = weights / total
+    costs, total = cost[rows, columns], 1.0 if integer else wanted
+    size, weights = float(np.abs(costs).max()) or 1.0, np.concatenate([source_weights, target_weights]) / total
     if mass is None:
         constraints = {"A_eq": sums, "b_eq": weights}
     else:
         everything = sparse.csr_array(np.ones((1, rows.size)))
         constraints = {"A_ub": sums, "b_ub": weights, "A_eq": everything, "b_eq": [mass / total]}
-    options = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-    result = linprog(costs / size, **constraints, method="highs", options=options)
+    result = linprog(costs / size, **constraints, method="highs", options=PRECISE)
     if result.status == 2:
         return None
     assert result.status == 0, result.message
@@ -252,10 +240,21 @@ def most_that_can_move(cost: np.ndarray, source_weights: np.ndarray, target_weig
     return int(maximum_flow(graph, source, sink).flow_value) if graph.nnz else 0
 
 
+def most_mass(instance: Instance) -> float:
+    """The smaller of the total weights."""
+    return float(min(instance.source_weights.sum(), instance.target_weights.sum()))
+
+
+def stored(cost: np.ndarray, below: float = np.inf) -> sparse.csr_array:
+    """The pairs of a lower cost as a sparse matrix; zeros are stored."""
+    rows, columns = np.nonzero(cost < below)
+    return sparse.csr_array((cost[rows, columns], (rows, columns)), shape=cost.shape)
+
+
 def weight_scale(instance: Instance, mass: float | None = None) -> float:
     """What rounding of a value is relative to: the largest cost times the mass that moves."""
     finite = instance.cost[np.isfinite(instance.cost)]
-    moved = min(instance.source_weights.sum(), instance.target_weights.sum()) if mass is None else mass
+    moved = most_mass(instance) if mass is None else mass
     return float(np.abs(finite).max(initial=0.0) * moved)
 
 
@@ -279,3 +278,34 @@ def least_by_clarabel(cost: Any, rules: list[Any]) -> float:
     programme.solve(solver="CLARABEL", tol_gap_abs=1e-9, tol_gap_rel=1e-9, tol_feas=1e-9)
     assert programme.status == cvxpy.OPTIMAL
     return float(programme.value)  # pyright: ignore[reportArgumentType]
+
+
+KINDS = ["normal", "ties", "positive", "sparse", "single", "points", "classes"]
+
+
+def medium_costs(kind: str, rng: np.random.Generator, n: int, m: int) -> tuple[Any, np.ndarray, float]:
+    """A cost as it is given, as a dense matrix, and the size that its rounding is relative to."""
+    x, z = rng.standard_normal((n, 3)), rng.standard_normal((m, 3)) + 0.3
+    if kind == "points":
+        return aot.DistanceCost(x, z, reach=1.5), distance_matrix(x, z, 1.5), 100.0
+    if kind == "classes":
+        p, q = np.eye(4)[rng.integers(0, 4, n)], rng.dirichlet(np.ones(4), m)
+        return aot.JointCost(x, z, p, q), joint_matrix(x, z, p, q), 100.0
+    dense = rng.standard_normal((n, m))
+    if kind == "ties":
+        dense = rng.integers(0, 2, (n, m)).astype(float)
+    if kind == "positive":
+        dense = rng.random((n, m))
+    if kind == "sparse":
+        dense[rng.random((n, m)) < 0.7] = np.inf
+        return stored(dense), dense, 0.0
+    if kind == "single":
+        single = dense.astype(np.float32)
+        return single, single.astype(float), 0.0
+    return dense, dense, 0.0
+
+
+def expected_form(kind: str, scale: float) -> dict[str, Any]:
+    """What `check_solution` must be told of answers for a cost of `medium_costs`."""
+    dtype = np.float32 if kind == "single" else np.float64
+    return {"sparse_plan": kind in ("sparse", "points", "classes"), "cost_scale": scale, "dtype": dtype}

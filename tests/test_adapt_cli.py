@@ -12,7 +12,7 @@ from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier, LabelTransportClassifier, TransportAdapter
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.feature_files import read_features
-from adaptive_ot.workbench.report.match_file import read_match
+from adaptive_ot.workbench.report.matches import read_match
 from adaptive_ot.workbench.report.pictures import Drawn, saved
 from commands import on_a_terminal, refused, summary
 from reports import read_page

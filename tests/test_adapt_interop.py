@@ -15,16 +15,15 @@ import numpy as np
 import pytest
 import sklearn
 from joblib import Parallel, delayed
-from sklearn.base import clone
 from sklearn.exceptions import UnsetMetadataPassedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.metadata_routing import get_routing_for_object
-from threadpoolctl import threadpool_limits
 
 import adaptive_ot as aot
+import domains
 from adaptive_ot.adapt import (
     JointTransportClassifier,
     LabelTransportClassifier,
@@ -32,17 +31,11 @@ from adaptive_ot.adapt import (
     RoundTripScore,
     TransportAdapter,
 )
+from domains import Data, fresh, one_blas_thread  # noqa: F401
 
 RAISE: Any = "raise"  # what fails in a fold fails the test
 
 PREDICTORS = [JointTransportClassifier(), LabelTransportClassifier(), LabelTransportRegressor()]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Where other programs run, threads that wait for each other make small products 20 times slower."""
-    with threadpool_limits(1):
-        yield
 
 
 @pytest.fixture
@@ -51,19 +44,9 @@ def routing():
         yield
 
 
-def fresh(model: Any) -> Any:
-    """A copy that is not fitted, of any type to the type checker."""
-    return clone(model)
-
-
-def clusters() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Three classes, far apart, in random order; the target is a little off."""
-    rng = np.random.default_rng(0)
-    y = np.arange(45) % 3
-    centres = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
-    X = np.concatenate([centres[y] + rng.normal(size=(45, 2)), centres[y] + rng.normal(size=(45, 2)) + 1])
-    order = rng.permutation(90)
-    return X[order], np.tile(y, 2)[order], np.repeat([0, -1], 45)[order]
+def clusters() -> Data:
+    """Three classes of the plane, far apart."""
+    return domains.clusters(seed=8, samples=45, features=2)
 
 
 def run(program: str) -> Any:

@@ -476,7 +476,7 @@ def test_picture_of_sensitivity():
     np.testing.assert_allclose(
         bars[2][0].get_segments(), [[[0.1, 59], [0.1, 61]], [[1, 78], [1, 82]], [[10, 69], [10, 71]]]
     )
-    with pytest.raises(aot.InvalidInput, match="curves must be at least one"):
+    with pytest.raises(aot.InvalidInput, match="curves must hold at least one"):
         plot.sensitivity([])
 
 

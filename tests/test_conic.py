@@ -7,22 +7,15 @@ import math
 import cvxpy
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from adaptive_ot._ball import Ball
 from adaptive_ot.exact.conic import robust_transport
-from problems import least_by_clarabel
+from problems import family_reference, least_by_clarabel
 
 
-def solve(cost, mu, nu, rho, listed=None, tell=lambda iteration, gap: None):
+def solve(cost, mu, nu, rho, listed=None, report=lambda iteration, gap: None):
     rows, columns = np.nonzero(np.ones(cost.shape, bool) if listed is None else listed)
-    return rows, columns, robust_transport(rows, columns, cost[rows, columns], mu, nu, rho, tell)
-
-
-def plan_of(cost, rows, columns, solved):
-    plan = np.zeros(cost.shape)
-    plan[rows, columns] = solved.mass
-    return plan
+    return rows, columns, robust_transport(rows, columns, cost[rows, columns], mu, nu, rho, report)
 
 
 def deviation(weights, potential):
@@ -30,13 +23,14 @@ def deviation(weights, potential):
     return math.sqrt(weights @ (potential - mean) ** 2 / weights.sum())
 
 
-def proven_value(cost, mu, nu, rho, listed=None, tolerance=1e-9):
+def proven_value(cost, mu, nu, rho, listed=None):
     """The value, after everything that proves it was checked: here, with formulas that the solver does not share."""
     rows, columns, solved = solve(cost, mu, nu, rho, listed)
     assert solved.converged
     assert not solved.infeasible
     assert (solved.mass >= 0).all()
-    plan, total = plan_of(cost, rows, columns, solved), mu.sum()
+    plan, total = np.zeros(cost.shape), mu.sum()
+    plan[rows, columns] = solved.mass
     assert plan.sum() == pytest.approx(total, rel=1e-12)
     for weights, marginal in ((mu, plan.sum(axis=1)), (nu, plan.sum(axis=0))):
         heavy = weights > 0
@@ -47,8 +41,7 @@ def proven_value(cost, mu, nu, rho, listed=None, tolerance=1e-9):
     assert (costs - f[rows] - g[columns]).min() >= -1e-14 * size
     value = float(costs @ solved.mass)
     dual_value = mu @ f + nu @ g - total * math.sqrt(rho) * (deviation(mu, f) + deviation(nu, g))
-    assert value - dual_value <= tolerance * size * total
-    assert value - dual_value >= -1e-12 * size * total
+    assert -1e-12 * size * total <= value - dual_value <= 1e-9 * size * total
     return value
 
 
@@ -67,11 +60,6 @@ def random_problem(seed):
     return cost, weights(n), weights(m), 10 ** rng.uniform(-6, 3)
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_answers_come_with_proof(seed):
-    proven_value(*random_problem(seed))
-
-
 @pytest.mark.parametrize(("cost_scale", "weight_scale"), [(1e6, 1e-6), (1e-6, 1e6), (1e6, 1e6), (1e-6, 1e-6)])
 def test_scales(cost_scale, weight_scale):
     for seed in range(100, 110):
@@ -81,7 +69,7 @@ def test_scales(cost_scale, weight_scale):
         assert scaled / (cost_scale * weight_scale) == pytest.approx(value, abs=1e-9 * np.abs(cost).max())
 
 
-@pytest.mark.parametrize("seed", range(200, 210))
+@pytest.mark.parametrize("seed", range(60))
 def test_order_sides_and_constants(seed):
     cost, mu, nu, rho = random_problem(seed)
     value, size = proven_value(cost, mu, nu, rho), np.abs(cost).max()
@@ -140,18 +128,14 @@ def test_more_radius_costs_less():
     assert values[-1] < values[0]
 
 
-def transport_constraints(n, m):
-    return np.vstack([np.kron(np.eye(n), np.ones(m)), np.kron(np.ones(n), np.eye(m))])
-
-
 @pytest.mark.parametrize("seed", range(300, 305))
 def test_a_small_radius_is_balanced_transport(seed):
     cost, mu, nu, _ = random_problem(seed)
-    balanced = linprog(cost.ravel(), A_eq=transport_constraints(*cost.shape), b_eq=np.concatenate([mu, nu]))
+    balanced = family_reference(cost, mu, nu)
     for rho in (1e-4, 1e-6, 1e-8):
         value = proven_value(cost, mu, nu, rho)
         # Marginals move by sqrt(rho) at most, and values with them.
-        assert balanced.fun - 2 * math.sqrt(rho) * np.ptp(cost) <= value <= balanced.fun + 1e-9
+        assert balanced - 2 * math.sqrt(rho) * np.ptp(cost) <= value <= balanced + 1e-9
 
 
 def test_a_conic_solver_agrees():
@@ -232,11 +216,11 @@ def test_nothing_to_transport():
     assert solved.infeasible
 
 
-def test_the_gap_told_falls():
-    told = []
+def test_the_reported_gap_falls():
+    reported = []
     cost, mu, nu, rho = random_problem(5)
-    _, _, solved = solve(cost, mu, nu, rho, tell=lambda iteration, gap: told.append((iteration, gap)))
-    iterations, gaps = zip(*told, strict=True)
+    _, _, solved = solve(cost, mu, nu, rho, report=lambda iteration, gap: reported.append((iteration, gap)))
+    iterations, gaps = zip(*reported, strict=True)
     assert iterations == tuple(range(1, solved.iterations + 1))
     assert all(np.diff(gaps) <= 0)
     assert gaps[-1] <= 1e-9

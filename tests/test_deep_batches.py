@@ -1,5 +1,6 @@
 """Batches and views are pure functions of (seed, step), and do what torchvision does."""
 
+import dataclasses
 from collections import Counter
 from typing import Literal
 
@@ -9,8 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adaptive_ot.deep import configure
 from adaptive_ot.deep.data import augment, batches
-from adaptive_ot.deep.data.augment import Views, draw_views
+from adaptive_ot.deep.data.augment import draw_views
 from adaptive_ot.deep.data.batches import balanced_batch, random_batch
 from adaptive_ot.errors import InvalidInput
 
@@ -23,23 +25,14 @@ def labels_of(classes, each, seed=0):
     return np.random.default_rng(seed).permutation(np.repeat(np.arange(classes), each))
 
 
-@pytest.mark.parametrize(("size", "classes", "times"), [(72, 12, 6), (65, 65, 1), (62, 31, 2)])
-def test_published_batches(size, classes, times):
-    labels = labels_of(classes, 13)
-    for step in range(30):
-        batch = balanced_batch(labels, classes, size, 0, step)
-        assert len(set(batch)) == size
-        assert batch.dtype == np.int64
-        assert set(Counter(labels[batch]).values()) == {times}
-
-
-@given(st.integers(1, 9), st.integers(1, 30), st.integers(0, 2**40), st.integers(0, 10**6), st.integers(0, 99))
+@given(st.integers(1, 65), st.integers(1, 80), st.integers(0, 2**40), st.integers(0, 10**6), st.integers(0, 99))
 def test_every_class_has_its_share(classes, size, seed, step, shape):
     random = np.random.default_rng(shape)
     labels = random.permutation(np.repeat(np.arange(classes), random.integers(1, 6, classes)))
     batch = balanced_batch(labels, classes, size, seed, step)
     counts = np.bincount(labels[batch], minlength=classes)
     assert len(batch) == size
+    assert batch.dtype == np.int64
     assert counts.min() == size // classes
     assert counts.max() == -(-size // classes)
     held = np.bincount(labels, minlength=classes)
@@ -107,9 +100,6 @@ def test_wrong_batches():
         balanced_batch(np.array([0, 2]), 3, 3, 0, 0)
     with pytest.raises(InvalidInput, match="outside 0 to 1"):
         balanced_batch(np.array([0, 1, 2]), 2, 3, 0, 0)
-    for wrong in ({"count": 0}, {"size": 0}, {"seed": -1}, {"step": -1}):
-        with pytest.raises(InvalidInput, match=next(iter(wrong))):
-            random_batch(**{"count": 3, "size": 2, "seed": 0, "step": 0, **wrong})
 
 
 SIZE, CROP = 32, 24
@@ -117,7 +107,9 @@ PIXELS = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (12, 3, SIZE
 
 
 def views(kind, n=12, size=SIZE, crop=CROP, flip=True, seed=0, step=0, stream: Literal["source", "target"] = "source"):
-    return draw_views(n, size=size, crop=crop, kind=kind, flip=flip, seed=seed, step=step, stream=stream)
+    place = {"dataset": "folders", "root": ".", "source": "a", "target": "b", "output": "run"}
+    config = configure(**place, batch=n, resize=size, crop=crop, seed=seed, flip=flip)
+    return draw_views(dataclasses.replace(config, crop=size if kind == "none" else crop, crop_kind=kind), step, stream)
 
 
 def test_views_depend_on_seed_step_and_stream_only():
@@ -168,7 +160,7 @@ def test_parts_of_a_batch_come_out_as_in_the_whole(kind):
 def test_resized_crops_follow_the_definition_of_torchvision():
     """Sides and places of 20,000 draws against as many of torchvision: the same means, spreads and extremes."""
     size, n = 256, 20_000
-    ours = draw_views(n, size=size, crop=224, kind="resized", flip=True, seed=0, step=0, stream="source")
+    ours = views("resized", n, size, 224)
     left, top, width, height = ours.boxes.T.astype(np.float64)
     assert (ours.boxes == np.round(ours.boxes)).all()
     assert min(left.min(), top.min()) == 0
@@ -193,7 +185,7 @@ def test_resized_crops_follow_the_definition_of_torchvision():
 
 
 def test_random_crops_fall_everywhere():
-    drawn = draw_views(20_000, size=8, crop=6, kind="random", flip=True, seed=0, step=0, stream="target")
+    drawn = views("random", 20_000, 8, 6, stream="target")
     counts = np.array(list(Counter(map(tuple, drawn.boxes[:, :2].tolist())).values()))
     assert len(counts) == 9
     assert np.abs(counts - 20_000 / 9).max() < 5 * np.sqrt(20_000 / 9)
@@ -211,13 +203,3 @@ def test_test_views_match_torchvision(size, crop):
     expected = functional.ten_crop(pixels.float() / 255, [crop, crop])
     for got, want in zip(augment.test_views(pixels, crop, "ten"), expected, strict=True):
         assert torch.equal(got, want)
-
-
-def test_wrong_views():
-    with pytest.raises(InvalidInput, match=r"crop must be at most .* \(32\)"):
-        views("random", crop=33)
-    with pytest.raises(InvalidInput, match="crop must be at most"):
-        augment.test_views(PIXELS, 33, "ten")
-    with pytest.raises(InvalidInput, match="crop_kind"):
-        views("resize")
-    assert len(Views(np.zeros((0, 4), np.float32), np.zeros(0, bool)).part(slice(0, 0)).flip) == 0

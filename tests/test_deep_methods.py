@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_ot.deep.methods import METHODS, Method, Pair
-from adaptive_ot.deep.methods.adversarial import Discriminator, reverse, tell_apart
+from adaptive_ot.deep.methods.adversarial import Discriminator, tell_apart
 from adaptive_ot.deep.methods.alda import ALDA, confusion_matrices
 from adaptive_ot.deep.methods.caco import CaCo
 from adaptive_ot.deep.methods.cdan import CDAN
@@ -36,8 +36,14 @@ class SmallNetwork(nn.Module):
         return features, self.classifier(features)
 
 
-def as_it_is(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def network(seeded: None) -> SmallNetwork:
+    return SmallNetwork(3)
 
 
 def make_pair(network: nn.Module, *, classes: int = 3, n: int = 9, m: int = 7, progress: float = 0.5) -> Pair:
@@ -45,12 +51,16 @@ def make_pair(network: nn.Module, *, classes: int = 3, n: int = 9, m: int = 7, p
     (source_features, source_logits), (target_features, target_logits) = network(source), network(target)
     labels = torch.arange(n) % classes
     return Pair(
-        source_features, source_logits, labels, target_features, target_logits, source, target, progress, as_it_is
+        source_features,
+        source_logits,
+        labels,
+        target_features,
+        target_logits,
+        source,
+        target,
+        progress,
+        lambda tensor: tensor,
     )
-
-
-def tensors_of(pair: Pair) -> list[torch.Tensor]:
-    return [*pair[:7]]
 
 
 def make_method(name: str, network: nn.Module, classes: int = 3, **settings: Any) -> Method:
@@ -94,14 +104,13 @@ def trained(name: str, steps: int, *, classes: int = 3, resume_after: int | None
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_one_step_changes_the_parameters_and_keeps_the_pair(name: str, classes: int) -> None:
-    torch.manual_seed(0)
     network = SmallNetwork(classes)
     method = make_method(name, network, classes)
     method.alignment(make_pair(network, classes=classes))  # fills the dictionary of CaCo
     pair = make_pair(network, classes=classes)
-    before = [part.clone() for part in tensors_of(pair)]
+    before = [part.clone() for part in pair[:7]]
     alignment = method.alignment(pair)
-    assert all(torch.equal(one, other) for one, other in zip(before, tensors_of(pair), strict=True))
+    assert all(torch.equal(one, other) for one, other in zip(before, pair[:7], strict=True))
     assert alignment.loss.shape == ()
     assert torch.isfinite(alignment.loss)
     assert all(term.shape == () and not term.requires_grad for term in alignment.terms.values())
@@ -118,9 +127,9 @@ def test_one_step_changes_the_parameters_and_keeps_the_pair(name: str, classes: 
     ("name", "settings"),
     [*((name, {}) for name in NAMES), ("cdan", {"entropy_conditioning": False}), ("rot", {"loss": "wasserstein"})],
 )
-def test_extreme_input_gives_finite_losses_and_gradients(name: str, settings: dict[str, Any]) -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_extreme_input_gives_finite_losses_and_gradients(
+    network: SmallNetwork, name: str, settings: dict[str, Any]
+) -> None:
     method = make_method(name, network, **settings)
     method.alignment(make_pair(network))  # fills the dictionary of CaCo
     given = make_pair(network, progress=1.0)
@@ -143,20 +152,6 @@ def test_the_same_seed_gives_the_same_bits_also_when_resumed(name: str) -> None:
 # Gradient reversal, DANN
 
 
-def test_reversal_is_the_identity_whose_gradient_is_turned_around() -> None:
-    torch.manual_seed(0)
-    x = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    assert torch.equal(reverse(x, 0.7), x)
-    (plain,) = torch.autograd.grad(x.sin().sum(), x)
-    (turned,) = torch.autograd.grad(reverse(x, 0.7).sin().sum(), x)
-    assert torch.equal(turned, -0.7 * plain)
-
-
-def test_ramp_of_the_paper() -> None:
-    assert ramp(0.0) == 0.0
-    assert [ramp(p) for p in (0.1, 0.3, 1.0)] == pytest.approx([math.tanh(5 * p) for p in (0.1, 0.3, 1.0)])
-
-
 def test_discriminator_is_that_of_the_official_code() -> None:
     layers = [layer for layer in Discriminator(512) if isinstance(layer, nn.Linear)]
     assert [(layer.in_features, layer.out_features) for layer in layers] == [(512, 1024), (1024, 1024), (1024, 1)]
@@ -176,7 +171,6 @@ def test_domains_are_told_apart_by_cross_entropy_and_count_the_same() -> None:
 
 def test_dann_trains_features_against_its_discriminator() -> None:
     """By finite differences: the discriminator descends its loss, the features climb it, scaled by the ramp."""
-    torch.manual_seed(0)
     network = SmallNetwork(3).double()
     method = DANN(DANN.Settings(trade_off=2.0), FEATURES, 3).double().eval()
     pair = make_pair(network, progress=0.2)
@@ -207,7 +201,6 @@ def test_dann_trains_features_against_its_discriminator() -> None:
 
 
 def test_cdan_sees_the_outer_product_of_features_and_probabilities() -> None:
-    torch.manual_seed(0)
     method = CDAN(CDAN.Settings(), FEATURES, 3)
     features, logits = torch.randn(4, FEATURES), torch.randn(4, 3)
     product = torch.einsum("nf,nk->nfk", features, torch.softmax(logits, 1)).reshape(4, -1)
@@ -217,7 +210,6 @@ def test_cdan_sees_the_outer_product_of_features_and_probabilities() -> None:
 
 
 def test_cdan_takes_random_projections_of_large_products() -> None:
-    torch.manual_seed(0)
     assert not CDAN(CDAN.Settings(), 512, 8).projects  # 4096, as many as there may be
     method = CDAN(CDAN.Settings(projections=16), 512, 9)
     features, logits = torch.randn(4, 512), torch.randn(4, 9)
@@ -235,9 +227,7 @@ def test_cdan_takes_random_projections_of_large_products() -> None:
 
 
 @pytest.mark.parametrize("entropy_conditioning", [True, False])
-def test_cdan_weighs_by_entropy_if_asked(entropy_conditioning: bool) -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_cdan_weighs_by_entropy_if_asked(network: SmallNetwork, entropy_conditioning: bool) -> None:
     method = CDAN(CDAN.Settings(entropy_conditioning=entropy_conditioning), FEATURES, 3).eval()
     pair = make_pair(network)
     total = 0.0
@@ -256,9 +246,7 @@ def test_cdan_weighs_by_entropy_if_asked(entropy_conditioning: bool) -> None:
     assert method.alignment(pair).loss.item() == pytest.approx(total, rel=1e-5)
 
 
-def test_cdan_turns_the_gradient_of_its_weights_around_too() -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_cdan_turns_the_gradient_of_its_weights_around_too(network: SmallNetwork) -> None:
     method = CDAN(CDAN.Settings(), FEATURES, 3).eval()
     pair = make_pair(network, progress=0.2)
     (turned,) = torch.autograd.grad(method.alignment(pair).loss, pair.target_logits, retain_graph=True)
@@ -274,7 +262,6 @@ def test_cdan_turns_the_gradient_of_its_weights_around_too() -> None:
 
 
 def test_confusion_matrices_are_those_of_the_paper() -> None:
-    torch.manual_seed(0)
     scores = 3 * torch.randn(4, 5, dtype=torch.float64)
     matrices = confusion_matrices(scores)
     for n in range(4):
@@ -288,9 +275,7 @@ def test_confusion_matrices_are_those_of_the_paper() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.9, 1.0])  # some are sure; none is
-def test_alda_losses_against_plain_loops(threshold: float) -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_alda_losses_against_plain_loops(network: SmallNetwork, threshold: float) -> None:
     method = ALDA(ALDA.Settings(threshold=threshold), FEATURES, 3).eval()
     pair = make_pair(network, progress=0.3)
     pair = pair._replace(target_logits=4 * pair.target_logits)
@@ -327,10 +312,8 @@ def test_alda_losses_against_plain_loops(threshold: float) -> None:
     assert alignment.loss.item() == pytest.approx(adversarial + ramp(0.3) * corrected + regularisation, rel=1e-5)
 
 
-def test_alda_keeps_its_regularisation_from_the_features() -> None:
+def test_alda_keeps_its_regularisation_from_the_features(network: SmallNetwork) -> None:
     """At the start the ramp is 0: nothing reaches the network, everything the discriminator."""
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
     method = make_method("alda", network)
     method.alignment(make_pair(network, progress=0.0)).loss.backward()
     assert all(each.grad is None or not each.grad.any() for each in network.parameters())
@@ -338,10 +321,8 @@ def test_alda_keeps_its_regularisation_from_the_features() -> None:
 
 
 @pytest.mark.parametrize("sign", [-1, 1])
-def test_alda_leaves_features_alone_where_its_discriminator_is_sure(sign: int) -> None:
+def test_alda_leaves_features_alone_where_its_discriminator_is_sure(network: SmallNetwork, sign: int) -> None:
     """An adversary that gains without end drives the features to infinity, as once happened on PACS."""
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
     method = ALDA(ALDA.Settings(threshold=0.0), FEATURES, 3)
     pair = make_pair(network, progress=1.0)
     pair = pair._replace(target_logits=pair.target_logits.detach())
@@ -389,7 +370,6 @@ def test_weights_of_rot_at_the_ends() -> None:
 
 @pytest.mark.parametrize("loss", ["logistic", "wasserstein"])
 def test_rot_estimates_robust_transport_with_a_lipschitz_critic(loss: Any) -> None:
-    torch.manual_seed(0)
     method = ROT(ROT.Settings(loss=loss, rho=0.1), FEATURES, 3).eval()
     x, z = torch.randn(500, FEATURES), torch.randn(500, FEATURES)
     with torch.no_grad():
@@ -413,7 +393,6 @@ def test_rot_estimates_robust_transport_with_a_lipschitz_critic(loss: Any) -> No
 
 
 def test_dictionary_replaces_the_oldest_keys_of_a_class() -> None:
-    torch.manual_seed(0)
     method = CaCo(CaCo.Settings(keys=3), FEATURES, 4)
     queues: list[list[tuple[torch.Tensor, float]]] = [[] for _ in range(4)]
     for n in (1, 6, 30, 5):  # 30: more of a class than there is room for
@@ -435,7 +414,6 @@ def test_dictionary_replaces_the_oldest_keys_of_a_class() -> None:
 
 
 def test_contrast_against_a_plain_loop() -> None:
-    torch.manual_seed(0)
     method = CaCo(CaCo.Settings(keys=3), FEATURES, 4)
     labels = torch.arange(4).repeat(3)
     method.enter(torch.randn(12, FEATURES), labels, 0.9 + 0.2 * torch.rand(12), torch.ones(12, dtype=torch.bool))
@@ -453,9 +431,7 @@ def test_contrast_against_a_plain_loop() -> None:
     assert method.contrast(queries, classes).item() == pytest.approx(total / 5, rel=1e-5)
 
 
-def test_contrast_waits_for_the_dictionary_and_keys_carry_no_gradient() -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_contrast_waits_for_the_dictionary_and_keys_carry_no_gradient(network: SmallNetwork) -> None:
     method = make_method("caco", network, keys=4, threshold=1.1)
     first = method.alignment(make_pair(network))  # three keys of every class, all of the source
     assert first.loss.item() == 0.0
@@ -470,9 +446,7 @@ def test_contrast_waits_for_the_dictionary_and_keys_carry_no_gradient() -> None:
     assert all(not each.grad_fn for each in (method.keys, method.reliability))
 
 
-def test_keys_are_what_the_encoder_makes_of_both_domains() -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_keys_are_what_the_encoder_makes_of_both_domains(network: SmallNetwork) -> None:
     method = make_method("caco", network, keys=20, threshold=0.5)
     assert isinstance(method, CaCo)
     with torch.no_grad():
@@ -495,9 +469,7 @@ def test_keys_are_what_the_encoder_makes_of_both_domains() -> None:
             assert torch.allclose(method.keys[label, slot], each / each.norm(), atol=1e-6)
 
 
-def test_momentum_encoder_is_the_weighted_sum_of_all_iterates() -> None:
-    torch.manual_seed(0)
-    network = SmallNetwork(3)
+def test_momentum_encoder_is_the_weighted_sum_of_all_iterates(network: SmallNetwork) -> None:
     method = make_method("caco", network, momentum=0.3)
     assert isinstance(method, CaCo)
     iterates = [network.classifier.weight.detach().clone()]

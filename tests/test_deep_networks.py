@@ -1,5 +1,6 @@
 """Networks against torchvision, timm, closed forms, and features of real images."""
 
+import importlib
 import io
 import os
 import subprocess
@@ -16,21 +17,14 @@ import torch
 from PIL import Image
 from torch import nn
 
-from adaptive_ot.deep import networks
+from adaptive_ot.deep import _torchvision, networks
 from adaptive_ot.deep._torchvision import models
 from adaptive_ot.deep.networks import BACKBONES, GridPool, MeanPool, build_network
 from adaptive_ot.errors import InvalidInput, MissingDependency
 from interruption import PATIENCE
 
 DATA = os.environ.get("ADAPTIVE_OT_DATA")
-WIDTHS = {
-    "resnet18": 512,
-    "resnet34": 512,
-    "resnet50": 2048,
-    "resnet101": 2048,
-    "resnet50-caffe": 2048,
-    "convnet": 1024,
-}
+WIDTHS = {"resnet18": 512, "resnet34": 512, "convnet": 1024}  # others 2048
 
 
 @pytest.fixture
@@ -46,11 +40,11 @@ def test_shapes_and_parameters(name, images):
     assert features.shape == (2, 16)
     assert logits.shape == (2, 5)
     assert network.feature_size == 16
-    assert network.bottleneck.in_features == WIDTHS[name]
+    assert network.bottleneck.in_features == WIDTHS.get(name, 2048)
     backbone, head = list(network.backbone_parameters()), list(network.head_parameters())
     assert {*map(id, backbone)} | {*map(id, head)} == {*map(id, network.parameters())}
     assert len(backbone) + len(head) == len(list(network.parameters()))
-    assert [each.shape for each in head] == [(16, WIDTHS[name]), (16,), (5, 16), (5,)]
+    assert [each.shape for each in head] == [(16, WIDTHS.get(name, 2048)), (16,), (5, 16), (5,)]
 
 
 @pytest.mark.parametrize("name", ["resnet18", "resnet50"])
@@ -109,15 +103,12 @@ def test_the_seed_decides_and_generators_stay_as_they_are():
     before = torch.get_rng_state()
     first = build_network("convnet", 3, seed=1).state_dict()
     assert torch.equal(torch.get_rng_state(), before)
+    assert not [key for key in first if key.startswith("normalise")]
     torch.rand(5)
     second, third = (build_network("convnet", 3, seed=seed).state_dict() for seed in (1, 2))
     assert all(torch.equal(first[key], second[key]) for key in first)
     for key in ("backbone.0.0.weight", "bottleneck.weight", "classifier.weight"):
         assert not torch.equal(first[key], third[key])
-
-
-def test_the_state_holds_weights_only():
-    assert not [key for key in build_network("convnet", 2).state_dict() if key.startswith("normalise")]
 
 
 @pytest.mark.parametrize("name", ["convnet", "resnet18", "resnet50-caffe"])
@@ -144,39 +135,25 @@ def test_half_precision_ends_before_the_head(images):
     assert all(parameter.grad is not None for parameter in network.parameters())
 
 
-def test_double_precision_goes_through(images):
-    features, logits = build_network("convnet", 3).double()(images.double())
-    assert features.dtype == logits.dtype == torch.float64
-
-
 @pytest.mark.parametrize("size", [1, 16, 28, 33])
-def test_convnet_takes_any_size(size):
-    features, _ = build_network("convnet", 3).eval()(torch.rand(2, 3, size, size))
+def test_convnet_takes_any_size_in_double_precision(size):
+    features, logits = build_network("convnet", 3).eval().double()(torch.rand(2, 3, size, size, dtype=torch.float64))
+    assert features.dtype == logits.dtype == torch.float64
     assert features.isfinite().all()
 
 
-def test_mean_pool_is_the_mean():
-    maps = torch.rand(2, 5, 7, 6)
-    torch.testing.assert_close(MeanPool()(maps), nn.AdaptiveAvgPool2d(1)(maps).flatten(1))
-    assert MeanPool()(maps.bfloat16()).dtype == torch.float32
-
-
 @pytest.mark.parametrize("size", [(4, 4), (7, 6), (2, 1)])
-def test_grid_pool_is_the_mean_of_parts(size):
+def test_pools_are_the_means_of_parts(size):
     maps = torch.rand(2, 5, *size)
     torch.testing.assert_close(GridPool(4)(maps), nn.AdaptiveAvgPool2d(4)(maps).flatten(1))
+    torch.testing.assert_close(MeanPool()(maps), nn.AdaptiveAvgPool2d(1)(maps).flatten(1))
+    assert MeanPool()(maps.bfloat16()).dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", ["resnet", "ResNet50", "", None, 5, "timm"])
 def test_unknown_names_are_refused(name):
     with pytest.raises(InvalidInput, match=r"network must be one of resnet18.*timm:NAME"):
         build_network(name, 2)
-
-
-@pytest.mark.parametrize("arguments", [{"classes": 0}, {"bottleneck": 0}, {"seed": -1}, {"classes": 2.5}], ids=str)
-def test_impossible_sizes_are_refused(arguments):
-    with pytest.raises(InvalidInput, match=next(iter(arguments))):
-        build_network("convnet", **{"classes": 2} | arguments)
 
 
 @pytest.mark.parametrize("name", ["mobilenetv3_small_050", "resnet10t", "test_vit"])
@@ -223,21 +200,9 @@ assert not hasattr(_torchvision, "_declarations")
 importlib.reload(_torchvision)
 _torchvision.models.resnet18
 """
-    subprocess.run(
-        [sys.executable, "-c", program], check=True, timeout=PATIENCE, env=os.environ | {"PYTHONPATH": path()}
-    )
-
-
-def path():
-    return os.pathsep.join(filter(None, sys.path))
-
-
-def test_torchvision_is_imported_twice():
-    import importlib
-
-    from adaptive_ot.deep import _torchvision
-
-    importlib.reload(_torchvision)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE, env=environment)
+    importlib.reload(_torchvision)  # also here, where the operators may be declared already
     assert _torchvision.models.resnet18
 
 

@@ -37,6 +37,13 @@ def stop_at(step, number=signal.SIGINT, times=1):
     return report
 
 
+def stop(config, step, number=signal.SIGINT, times=1):
+    """Train until a signal stops the run after this step."""
+    with pytest.raises(Interrupted) as interruption:
+        train(config, progress=stop_at(step, number, times))
+    assert interruption.value.step == step
+
+
 def state(output):
     """Everything but what clocks say."""
     result = json.loads((output / "result.json").read_text())
@@ -62,9 +69,7 @@ def test_resumed_equals_uninterrupted(root, tmp_path, method):
     expected = train(whole)
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     for step, number in ((10, signal.SIGINT), (21, signal.SIGTERM)):
-        with pytest.raises(Interrupted) as stop:
-            train(parts, progress=stop_at(step, number))
-        assert stop.value.step == step
+        stop(parts, step, number)
         assert not (tmp_path / "parts" / "result.json").exists()
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     result = train(parts)
@@ -83,8 +88,7 @@ def test_resumed_equals_uninterrupted(root, tmp_path, method):
 def test_what_is_kept_is_enough(root, tmp_path):
     """A resumed run does depend on its checkpoint: without momenta it is another."""
     config = small_run(root, tmp_path / "run", method="dann", **SHORT)
-    with pytest.raises(Interrupted):
-        train(config, progress=stop_at(10))
+    stop(config, 10)
     (path,) = (tmp_path / "run" / "checkpoints").glob("*.safetensors")
     names = set(load_file(path))
     network = {name for name in names if name.startswith("network.")}
@@ -100,8 +104,7 @@ def test_one_step_at_a_time(root, tmp_path):
     short = SHORT | {"iterations": 7, "evaluate_every": 1}
     config = small_run(root, tmp_path / "run", method="jumbot", **short)
     for step in range(1, 7):
-        with pytest.raises(Interrupted):
-            train(config, progress=stop_at(step))
+        stop(config, step)
     result = train(config)
     whole = train(dataclasses.replace(config, output=tmp_path / "whole"))
     assert dataclasses.replace(result, seconds=0.0, output=config.output) == dataclasses.replace(
@@ -113,20 +116,18 @@ def test_one_step_at_a_time(root, tmp_path):
 
 def test_a_second_ctrl_c_is_obeyed_at_once(root, tmp_path):
     config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
-    with pytest.raises(KeyboardInterrupt) as stop:
+    with pytest.raises(KeyboardInterrupt) as interruption:
         train(config, progress=stop_at(10, times=2))
-    assert not isinstance(stop.value, Interrupted)
+    assert not isinstance(interruption.value, Interrupted)
     assert not (tmp_path / "run" / "checkpoints").exists()
     train(config)
     assert (tmp_path / "run" / "result.json").exists()
 
 
-def test_whoever_says_terminate_twice_means_once(root, tmp_path):
+def test_a_second_sigterm_changes_nothing(root, tmp_path):
     """As a pool of processes does when one of them has ended."""
     config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
-    with pytest.raises(Interrupted) as stop:
-        train(config, progress=stop_at(10, signal.SIGTERM, times=2))
-    assert stop.value.step == 10
+    stop(config, 10, signal.SIGTERM, times=2)
 
 
 def test_a_signal_at_the_last_step_comes_too_late(root, tmp_path):
@@ -147,17 +148,16 @@ def test_a_signal_while_images_are_read(root, tmp_path, number):
             signal.raise_signal(number)
 
     def interrupted():
-        with pytest.raises(KeyboardInterrupt, match="stopped while loading; the same run goes on") as stop:
+        with pytest.raises(KeyboardInterrupt, match="stopped while loading; the same run goes on") as interruption:
             train(config, progress=report)
-        assert not isinstance(stop.value, Interrupted)
+        assert not isinstance(interruption.value, Interrupted)
         assert seen.pop() == "images of clear: 100 of 400"
 
     handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     interrupted()
     assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert not config.output.exists()
-    with pytest.raises(Interrupted):
-        train(config, progress=stop_at(10))
+    stop(config, 10)
     before = {path: path.read_bytes() for path in config.output.rglob("*") if path.is_file()}
     interrupted()
     assert {path: path.read_bytes() for path in config.output.rglob("*") if path.is_file()} == before
@@ -182,13 +182,11 @@ def test_bad_images_are_counted_once(tmp_path):
     assert train(config).bad_images == 4
     parts = dataclasses.replace(config, output=tmp_path / "parts")
     for step in (2, 4):
-        with pytest.raises(Interrupted):
-            train(parts, progress=stop_at(step))
+        stop(parts, step)
     assert train(parts).bad_images == 4
     # They are part of the dataset all the same, wherever its images are kept and whenever they are found.
     moved = dataclasses.replace(config, output=tmp_path / "moved")
-    with pytest.raises(Interrupted):
-        train(moved, progress=stop_at(2))
+    stop(moved, 2)
     kept = dataclasses.replace(moved, storage="device")
     assert train(kept).bad_images == 4
     assert evaluate(kept.output).accuracy == train(kept).accuracy
@@ -197,8 +195,7 @@ def test_bad_images_are_counted_once(tmp_path):
 def test_a_damaged_checkpoint_is_mentioned(root, tmp_path):
     """The one before it is taken, the user is told, and the result is the same."""
     config = small_run(root, tmp_path / "run", method="source-only", **SHORT | {"checkpoint_every": 8})
-    with pytest.raises(Interrupted):
-        train(config, progress=stop_at(20))
+    stop(config, 20)
     newest = tmp_path / "run" / "checkpoints" / "step-00000020.safetensors"
     newest.write_bytes(newest.read_bytes()[:-1] + b"?")
     seen: list[Progress] = []
@@ -221,8 +218,7 @@ def test_moved_weights_do_not_matter_but_other_weights_do(root, tmp_path):
 
     first = save(tmp_path / "first.safetensors", 5)
     config = small_run(root, tmp_path / "run", method="source-only", weights=first, **SHORT)
-    with pytest.raises(Interrupted):
-        train(config, progress=stop_at(10))
+    stop(config, 10)
     other = save(tmp_path / "other.safetensors", 6)
     with pytest.raises(InvalidInput, match="data weights"):
         train(dataclasses.replace(config, weights=other))

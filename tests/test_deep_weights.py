@@ -94,20 +94,13 @@ def test_another_network_is_refused_in_one_line(network, tmp_path):
         load_backbone(network, write(tmp_path, state, ".safetensors"))
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf])
-def test_numbers_that_are_none_are_refused(published, network, tmp_path, value):
-    state = {key: tensor.clone() for key, tensor in published.state_dict().items()}
-    state["layer2.0.bn1.bias"][3] = value
-    before = network.backbone.conv1.weight.clone()
-    with pytest.raises(InvalidInput, match=r"finite.*layer2.0.bn1.bias"):
-        load_backbone(network, write(tmp_path, state, ".safetensors"))
-    assert torch.equal(network.backbone.conv1.weight, before)
-
-
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
+        ("layer2.0.bn1.bias", torch.full((128,), torch.nan), "finite.*layer2.0.bn1.bias"),
+        ("layer2.0.bn1.bias", torch.full((128,), torch.inf), "finite.*layer2.0.bn1.bias"),
         ("layer1.0.bn1.running_var", torch.full((64,), -1.0), "variances"),
+        ("bn1.running_var", torch.full((64,), 58.0**2), r"0 to 255.*resnet50-caffe"),  # weights for bytes, not [0, 1]
         ("bn1.bias", torch.ones(64, dtype=torch.int64), "torch.float32 in 'bn1.bias'"),
         ("bn1.bias", torch.ones(64, device="meta"), "must hold numbers"),
         ("bn1.bias", torch.ones(64).to_sparse(), "must hold numbers"),
@@ -116,22 +109,16 @@ def test_numbers_that_are_none_are_refused(published, network, tmp_path, value):
     ],
 )
 def test_strange_tensors_are_refused(published, network, tmp_path, key, value, message):
+    before = network.backbone.conv1.weight.clone()
     with pytest.raises(InvalidInput, match=message):
         load_backbone(network, write(tmp_path, published.state_dict() | {key: value}, ".pth"))
+    assert torch.equal(network.backbone.conv1.weight, before)
 
 
 @pytest.mark.parametrize("content", [[torch.ones(2)], torch.ones(2), {}, {"state_dict": {}}, None], ids=str)
 def test_other_content_is_refused(network, tmp_path, content):
     with pytest.raises(InvalidInput, match=r"weights\.pth"):
         load_backbone(network, write(tmp_path, content, ".pth"))
-
-
-def test_weights_for_bytes_are_refused_by_networks_for_normalised_images(published, network, tmp_path):
-    """The same names and shapes: nothing else would tell them apart."""
-    state = published.state_dict()
-    state["bn1.running_var"] = state["bn1.running_var"] + 58**2
-    with pytest.raises(InvalidInput, match=r"0 to 255.*resnet50-caffe"):
-        load_backbone(network, write(tmp_path, state, ".safetensors"))
 
 
 class Touch:

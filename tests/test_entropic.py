@@ -19,8 +19,7 @@ from scipy.special import logsumexp
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.entropic import compiled, small
-from adaptive_ot.entropic import kernels as _kernels
+from adaptive_ot.entropic import cpu, kernels, small
 from adaptive_ot.entropic import solver as entropic
 from budget import mostly_slow
 from check import as_numpy
@@ -359,7 +358,7 @@ def test_a_plan_is_the_same_wherever_it_lies_in_memory():
             room = np.empty(3 * m + gap)
             room[:m], plan = h, room[m + gap :].reshape(2, m)
             given = room[:m], scaling, np.ones(2), np.zeros(2), np.full(2, np.inf), ones
-            _kernels.finish_rows(costs, 0, 1.0, *given, plan, np.empty(2), np.empty(2), np.zeros(m), np.empty(m))
+            kernels.finish_rows(costs, 0, 1.0, *given, plan, np.empty(2), np.empty(2), np.zeros(m), np.empty(m))
             plans.add(plan.tobytes())
         assert len(plans) == 1
 
@@ -400,12 +399,18 @@ def plan_unit(instance):
     return 1e-9 * (mu.sum() + nu.sum()) + 1e-300
 
 
+def assert_alike(case, one, other, plan, factor=1.0):
+    """The same regularised value, up to a factor, and the same plan."""
+    value = other.regularised_value / factor
+    assert one.regularised_value == pytest.approx(value, abs=1e-11 * unit(case[0], case[1]))
+    np.testing.assert_allclose(one.plan, plan, atol=plan_unit(case[0]))
+
+
 @given(cases())
 def test_transpose(case):
     (cost, mu, nu), epsilon, form = case
     one, other = both(Instance(cost, mu, nu), Instance(cost.T, nu, mu), epsilon, form)
-    assert one.regularised_value == pytest.approx(other.regularised_value, abs=1e-11 * unit(case[0], epsilon))
-    np.testing.assert_allclose(one.plan, other.plan.T, atol=plan_unit(case[0]))
+    assert_alike(case, one, other, other.plan.T)
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -416,16 +421,14 @@ def test_permutation(case, random):
     random.shuffle(columns)
     shuffled = Instance(cost[np.ix_(rows, columns)], mu[rows], nu[columns])
     one, other = both(case[0], shuffled, epsilon, form)
-    assert one.regularised_value == pytest.approx(other.regularised_value, abs=1e-11 * unit(case[0], epsilon))
-    np.testing.assert_allclose(one.plan[np.ix_(rows, columns)], other.plan, atol=plan_unit(case[0]))
+    assert_alike(case, one, other, other.plan[np.ix_(np.argsort(rows), np.argsort(columns))])
 
 
 @given(cases(), st.sampled_from([2.0**-30, 1e-3, 3.0, 1e5]))
 def test_scaling_cost_and_epsilon(case, factor):
     instance, epsilon, form = case
     one, other = both(instance, instance._replace(cost=factor * instance.cost), epsilon, form, factor * epsilon)
-    assert one.regularised_value == pytest.approx(other.regularised_value / factor, abs=1e-11 * unit(instance, epsilon))
-    np.testing.assert_allclose(one.plan, other.plan, atol=plan_unit(case[0]))
+    assert_alike(case, one, other, other.plan, factor)
     np.testing.assert_allclose(one.source_potential, other.source_potential / factor, atol=1e-7 * epsilon, rtol=1e-7)
 
 
@@ -450,10 +453,9 @@ def test_splitting_an_atom(case, data):
     pieces = np.append(mu, (1 - share) * mu[row])
     pieces[row] *= share
     one, other = both(case[0], Instance(np.vstack([cost, cost[row]]), pieces, nu), epsilon, form)
-    assert one.regularised_value == pytest.approx(other.regularised_value, abs=1e-11 * unit(case[0], epsilon))
     merged = other.plan[:-1].copy()
     merged[row] += other.plan[-1]
-    np.testing.assert_allclose(one.plan, merged, atol=plan_unit(case[0]))
+    assert_alike(case, one, other, merged)
     if mu.sum() * nu.sum() > 0:
         again = np.append(one.source_potential, one.source_potential[row])
         np.testing.assert_allclose(again, other.source_potential, rtol=1e-7, atol=1e-7 * epsilon)
@@ -465,8 +467,7 @@ def test_points_without_weight_change_nothing(case):
     assume(mu.sum() * nu.sum() > 0)
     more = np.block([[cost, -3 * np.ones((mu.size, 1))], [2 * np.ones((1, nu.size)), -5.0]])
     one, other = both(case[0], Instance(more, np.append(mu, 0.0), np.append(nu, 0.0)), epsilon, form)
-    assert one.regularised_value == pytest.approx(other.regularised_value, abs=1e-11 * unit(case[0], epsilon))
-    np.testing.assert_allclose(one.plan, other.plan[:-1, :-1], atol=plan_unit(case[0]))
+    assert_alike(case, one, other, other.plan[:-1, :-1])
     assert not other.plan[-1].any()
     assert not other.plan[:, -1].any()
     some = mu > 0
@@ -494,55 +495,35 @@ def test_much_entropy_moves_the_product_of_the_weights(case):
 
 
 @every_form
-@pytest.mark.parametrize("epsilon", [0.05, 1.0])
-def test_every_kind_of_cost_gives_the_same(form, epsilon):
-    rng = np.random.default_rng(3)
-    x, z = rng.standard_normal((23, 3)), rng.standard_normal((31, 3))
-    mu, nu = rng.random(23), rng.random(31)
-    cost = problems.distance_matrix(x, z, 2.0)
-    kinds = [cost, sparse.csr_array(cost), sparse.coo_matrix(cost), aot.DistanceCost(x, z, 2.0)]
-    first, *others = (solve((kind, mu, nu), epsilon, form, tolerance=PRECISE) for kind in kinds)
-    for other in others:
-        assert_same(first, other, 1e-10)
-        check_entropic(other, Instance(cost, mu, nu), epsilon, form)
-    p, q = rng.dirichlet(np.ones(4), 23), rng.dirichlet(np.ones(4), 31)
-    joint = solve((aot.JointCost(x, z, p, q), mu, nu), 0.1 * epsilon, form, tolerance=PRECISE)
-    dense = solve((problems.joint_matrix(x, z, p, q), mu, nu), 0.1 * epsilon, form, tolerance=PRECISE)
-    assert_same(joint, dense, 1e-10)
-
-
-@every_form
-@pytest.mark.parametrize("epsilon", [0.005, 0.1, 10.0])
-def test_sparse_costs_forbid_the_other_pairs(form, epsilon):
-    cost, mu, nu = random_instance(4, 20, 30)
-    stored = np.random.default_rng(4).random(cost.shape) < 0.2
-    listed = sparse.csr_array(np.where(stored, cost, 0.0))
-    one = solve((listed, mu, nu), epsilon, form, tolerance=PRECISE)
-    other = solve((np.where(stored, cost, np.inf), mu, nu), epsilon, form, tolerance=PRECISE)
-    assert_same(one, other, 1e-9)
-    assert sparse.issparse(one.plan)
-
-
-@every_form
-@pytest.mark.parametrize("epsilon", [0.003, 0.1, 1.0, 100.0])
-@pytest.mark.parametrize("forbidden", [0.0, 0.4])
-def test_compiled_interpreted_or_as_a_large_problem(form, epsilon, forbidden, monkeypatch):
+@pytest.mark.parametrize("epsilon", [0.003, 0.03, 0.1, 1.0, 100.0])
+@pytest.mark.parametrize("forbidden", [0.0, 0.4, 0.8])
+def test_every_way_to_solve_a_dense_problem(form, epsilon, forbidden, monkeypatch):
+    """Compiled, interpreted, with equations too many to solve directly, as a large problem, from stored pairs."""
     instance = random_instance(5, 40, 30)
-    instance.cost[np.random.default_rng(5).random((40, 30)) < forbidden] = np.inf
+    cost, *weights = instance
+    cost[np.random.default_rng(5).random((40, 30)) < forbidden] = np.inf
     whole = solve(instance, epsilon, form, tolerance=PRECISE, compiled=True)
-    assert_same(whole, solve(instance, epsilon, form, tolerance=PRECISE, compiled=False), 1e-9)
+    check_entropic(whole, instance, epsilon, form)
+
+    def same(given, **options):
+        assert_same(whole, solve((given, *weights), epsilon, form, tolerance=PRECISE, **options), 1e-9)
+
+    same(cost, compiled=False)
+    same(sparse.csr_array((cost[np.isfinite(cost)], np.nonzero(np.isfinite(cost))), shape=cost.shape))
+    monkeypatch.setattr(entropic, "FEW_TARGETS", 0)
+    same(cost, compiled=False)
     monkeypatch.setattr(entropic, "SMALL", 0)
-    assert_same(whole, solve(instance, epsilon, form, tolerance=PRECISE), 1e-9)
+    same(cost)
 
 
 @every_form
-@pytest.mark.parametrize("forbidden", [0.0, 0.4])
-def test_interpreted_with_more_equations_than_are_solved_directly(form, forbidden, monkeypatch):
-    instance = random_instance(6, 40, 30)
-    instance.cost[np.random.default_rng(6).random((40, 30)) < forbidden] = np.inf
-    whole = solve(instance, 0.03, form, tolerance=PRECISE, compiled=True)
-    monkeypatch.setattr(entropic, "FEW_TARGETS", 0)
-    assert_same(whole, solve(instance, 0.03, form, tolerance=PRECISE, compiled=False), 1e-9)
+def test_joint_cost(form):
+    rng = np.random.default_rng(3)
+    x, z, mu, nu = rng.standard_normal((23, 3)), rng.standard_normal((31, 3)), rng.random(23), rng.random(31)
+    p, q = rng.dirichlet(np.ones(4), 23), rng.dirichlet(np.ones(4), 31)
+    joint = solve((aot.JointCost(x, z, p, q), mu, nu), 0.05, form, tolerance=PRECISE)
+    dense = solve((problems.joint_matrix(x, z, p, q), mu, nu), 0.05, form, tolerance=PRECISE)
+    assert_same(joint, dense, 1e-10)
 
 
 @every_form
@@ -561,49 +542,23 @@ def test_around_the_limit_of_small(form):
 
 
 @every_form
-@pytest.mark.parametrize("epsilon", [0.01, 1.0])
-def test_in_tiles(form, epsilon, monkeypatch):
-    """The kernel is made anew for every pass, in blocks of a few rows."""
-    rng = np.random.default_rng(7)
-    x, z = rng.standard_normal((50, 2)), rng.standard_normal((40, 2))
-    kept = solve((aot.DistanceCost(x, z, 1.5), None, None), epsilon, form, tolerance=PRECISE)
-    monkeypatch.setattr(compiled, "MOST_ENTRIES", 16)
-    monkeypatch.setattr(compiled, "PAIRS_PER_BLOCK", 128)
-    monkeypatch.setattr(compiled, "PAIRS_PER_THREAD", 256)
-    tiled = solve((aot.DistanceCost(x, z, 1.5), None, None), epsilon, form, tolerance=PRECISE)
-    assert_same(kept, tiled, 1e-9)
-    check_entropic(
-        tiled, Instance(problems.distance_matrix(x, z, 1.5), np.full(50, 0.02), np.full(40, 0.025)), epsilon, form
-    )
-
-
-@every_form
-@pytest.mark.parametrize("points", [False, True])
-def test_torch_softmin(form, points, monkeypatch):
+@pytest.mark.parametrize("rows", [20, 3])
+def test_torch_softmin(form, rows, monkeypatch):
     """The code for GPUs, run on the CPU, in one block and in blocks of 3 rows."""
-    torch = pytest.importorskip("torch")
+    pytest.importorskip("torch")
     from adaptive_ot.entropic import gpu
 
     rng = np.random.default_rng(8)
     x, z = rng.standard_normal((20, 2)), rng.standard_normal((17, 2))
     matrix = problems.distance_matrix(x, z, 1.5)
     matrix[3], matrix[:, 4], matrix[rng.random(matrix.shape) < 0.2] = np.inf, np.inf, np.inf
-    cost = aot.DistanceCost(x, z, 1.5) if points else matrix
-    mu, nu = rng.random(20), rng.random(17) * (np.arange(17) != 5)
-    expected = solve((cost, mu, nu), 0.1, form, tolerance=PRECISE)
-
-    def softmin_for(given):
-        softmin = gpu.TorchSoftmin(given)
-        if not points:
-            softmin.cost = given.checked(given.array, given.kind)
-            softmin.cost.array = torch.from_numpy(given.array)
-        return softmin
-
-    monkeypatch.setattr(entropic, "softmin_for", softmin_for)
-    monkeypatch.setattr(gpu.TorchSoftmin, "device", "cpu", raising=False)
-    for block in (2**20, 3 * 17):
-        monkeypatch.setattr(gpu, "ENTRIES_PER_BLOCK", block)
-        assert_same(expected, solve((cost, mu, nu), 0.1, form, tolerance=PRECISE), 1e-9)
+    weights = rng.random(20), rng.random(17) * (np.arange(17) != 5)
+    costs = aot.DistanceCost(x, z, 1.5), matrix
+    expected = [solve((cost, *weights), 0.1, form, tolerance=PRECISE) for cost in costs]
+    monkeypatch.setattr(entropic, "softmin_for", lambda cost: gpu.TorchSoftmin(cost, "cpu"))
+    monkeypatch.setattr(gpu, "ENTRIES_PER_BLOCK", rows * 17)
+    for cost, solution in zip(costs, expected, strict=True):
+        assert_same(solution, solve((cost, *weights), 0.1, form, tolerance=PRECISE), 1e-9)
 
 
 # 5. Derivatives
@@ -773,7 +728,7 @@ def test_not_converged(form, kind, most, monkeypatch):
 
 
 def test_point_clouds_take_linear_memory(monkeypatch):
-    monkeypatch.setattr(compiled, "MOST_ENTRIES", 1000)
+    monkeypatch.setattr(cpu, "MOST_ENTRIES", 1000)
     monkeypatch.setattr("numba.get_num_threads", lambda: 2)  # each has blocks of its own
     rng = np.random.default_rng(16)
     n, m = 3000, 2500

@@ -16,13 +16,11 @@ from scipy.special import logsumexp
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.entropic import compiled
+from adaptive_ot.entropic import cpu
 from adaptive_ot.entropic import solver as entropic
 from problems import Instance, least_by_clarabel
-from test_entropic import awkward, entropy, small_problems  # noqa: F401
+from test_entropic import FORMS, assert_same, awkward, check_entropic, entropy, every_form, small_problems  # noqa: F401
 
-FORMS = ["augmented", "product", "counting"]
-every_form = pytest.mark.parametrize("form", FORMS)
 MODELS = ["equal", "fixed", "soft"]
 every_model = pytest.mark.parametrize("model", MODELS)
 
@@ -100,7 +98,8 @@ def random_instance(seed, model, n=5, m=7):
 
 def as_model(name, instance, share=0.6, tau=1.5):
     most = min(instance.source_weights.sum(), instance.target_weights.sum())
-    return {"equal": aot.Equal(), "fixed": aot.FixedMass(share * float(most)), "soft": aot.SoftKL(tau)}[name]
+    models = {"at most": aot.AtMost(), "equal": aot.Equal(), "soft": aot.SoftKL(tau)}
+    return models[name] if name in models else aot.FixedMass(share * float(most))
 
 
 def solve(instance, model, epsilon, form: Any = "augmented", *, check=True, **options):
@@ -495,46 +494,42 @@ def test_laws(model, form):
 
 
 @every_form
-@every_model
-@pytest.mark.parametrize("epsilon", [0.05, 1.0])
+@pytest.mark.parametrize("model", ["at most", *MODELS])
+@pytest.mark.parametrize("epsilon", [0.01, 0.05, 1.0])
 def test_every_kind_of_cost_gives_the_same(model, form, epsilon, monkeypatch):
-    """Compiled in one piece, step by step, in tiles, from points, from stored pairs, and in torch."""
-    torch = pytest.importorskip("torch")
-    from adaptive_ot.entropic import gpu
-
+    """Compiled in one piece, step by step, from stored pairs, from points, in tiles, and in torch."""
     rng = np.random.default_rng(12)
     x, z = rng.standard_normal((23, 3)), rng.standard_normal((31, 3))
     instance = Instance(problems.distance_matrix(x, z, 2.0), rng.random(23), rng.random(31))
     if model == "equal":
         mu, nu = instance[1:]
         instance = instance._replace(target_weights=nu * (mu.sum() / nu.sum()))
-    chosen, (matrix, *weights) = as_model(model, instance), instance
+    chosen, (matrix, *weights), points = as_model(model, instance), instance, aot.DistanceCost(x, z, 2.0)
     first = solve(instance, chosen, epsilon, form, tolerance=1e-12)
 
-    def same(cost, **options):
-        other = solve((cost, *weights), chosen, epsilon, form, tolerance=1e-11, **options)
+    def same(cost, within=1e-9, **options):
+        other = solve((cost, *weights), chosen, epsilon, form, tolerance=1e-12, **options)
         np.testing.assert_allclose(other.sparse_plan.toarray(), first.plan, atol=1e-9)
         assert other.regularised_value == pytest.approx(first.regularised_value, rel=1e-9)
         assert other.gap == pytest.approx(first.gap, rel=1e-5, abs=1e-8)
+        if model == "at most":
+            assert_same(first, other, within)
+            check_entropic(other, instance, epsilon, form)
 
     same(matrix, compiled=True)
     same(matrix, compiled=False)
-    same(sparse.csr_array(matrix))
-    same(aot.DistanceCost(x, z, 2.0))
+    same(sparse.csr_array(matrix), 1e-10)
+    same(sparse.coo_matrix(matrix), 1e-10)
+    same(points, 1e-10)
     monkeypatch.setattr(entropic, "SMALL", 0)
     same(matrix)
-    monkeypatch.setattr(compiled, "MOST_ENTRIES", 16)
-    monkeypatch.setattr(compiled, "PAIRS_PER_BLOCK", 128)
-    same(aot.DistanceCost(x, z, 2.0))
+    for name, number in (("MOST_ENTRIES", 16), ("PAIRS_PER_BLOCK", 128), ("PAIRS_PER_THREAD", 256)):
+        monkeypatch.setattr(cpu, name, number)
+    same(points)
+    pytest.importorskip("torch")
+    from adaptive_ot.entropic import gpu
 
-    def softmin_for(given):
-        softmin = gpu.TorchSoftmin(given)
-        softmin.cost = given.checked(given.array, given.kind)
-        softmin.cost.array = torch.from_numpy(given.array)
-        return softmin
-
-    monkeypatch.setattr(entropic, "softmin_for", softmin_for)
-    monkeypatch.setattr(gpu.TorchSoftmin, "device", "cpu", raising=False)
+    monkeypatch.setattr(entropic, "softmin_for", lambda cost: gpu.TorchSoftmin(cost, "cpu"))
     same(matrix)
 
 

@@ -8,9 +8,14 @@ import pytest
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 PROMISES = {
-    "adaptation.py": ["not adapted  5", "adaptive     7", "unknown digits: AUC 0.7", "rejected: 8"],
+    "adaptation.py": [
+        "not adapted  5",
+        "adaptive     7",
+        "AUC of the outlier score for unknown digits: 0.7",
+        "rejected: 8",
+    ],
     "choosing.py": ["AtMost(): adaptive            0.75", "Equal(): everything moves     1.00", "adaptive=0.753"],
-    "deep_digits.py": ["not adapted  ", "mass 1.00", "equal rooms          9", "adaptive             9"],
+    "deep_digits.py": ["not adapted  ", "mass 1.00", "equal capacities     9", "adaptive             9"],
     "adaptive_versus_partial.py": ["0.000    0.0000         0.500    0.0067", "its way from 0 to 1: 250"],
     "toy.py": ["mass 2/5", "left alone: sources [6], targets [5]", "value -0.733333, lower bound -0.733333"],
     "outliers.py": ["of the outliers left alone", "match everything: shift", "picture: outliers.png"],

@@ -10,7 +10,7 @@ from PIL import Image
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.deep import train
-from adaptive_ot.deep.finished import evaluate
+from adaptive_ot.deep.trained import evaluate
 from adaptive_ot.workbench.cli import figures, main
 from adaptive_ot.workbench.cli.digits import shifted_digits
 from adaptive_ot.workbench.report.figures import EPSILONS, Domains, class_to_drop, figures_of

@@ -15,7 +15,7 @@ from adaptive_ot.workbench.benchmark.domains import read_dataset
 from adaptive_ot.workbench.cli.inputs import read_cost, read_points
 from adaptive_ot.workbench.feature_files import read_features
 from adaptive_ot.workbench.files import open_archive, write_atomically
-from adaptive_ot.workbench.report.match_file import read_match
+from adaptive_ot.workbench.report.matches import read_match
 
 permissions = pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
 

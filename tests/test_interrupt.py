@@ -65,7 +65,7 @@ def test_kernels_return_numbers():
     modules = [module for name, module in sys.modules.items() if name.startswith(engines)]
     kernels = {thing for module in modules for thing in vars(module).values() if isinstance(thing, Dispatcher)}
     compiled = {kernel: kernel.nopython_signatures for kernel in kernels if kernel.signatures}
-    assert {"optimise", "walk", "find_negative"} <= {kernel.py_func.__name__ for kernel in compiled}
+    assert {"optimise", "raise_price", "find_negative"} <= {kernel.py_func.__name__ for kernel in compiled}
     wrong = [
         kernel.py_func.__qualname__
         for kernel, signatures in compiled.items()
@@ -74,31 +74,23 @@ def test_kernels_return_numbers():
     assert wrong == []
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
-@pytest.mark.parametrize("kind", PROBLEMS)
-@pytest.mark.parametrize("stage", ["pricing", "pivoting"])
-def test_ctrl_c(kind, stage):
-    interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind], call="aot.solve(cost, progress=progress)"), stage)
+ROBUST = "aot.solve(cost, marginals=aot.ChiSquareBall(0.2), progress=progress)"
+SMALL = "cost, weights = rng.standard_normal((300, 280)), rng.random(300)"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
-def test_ctrl_c_among_small_solves():
-    problem = "cost, weights = rng.standard_normal((300, 280)), rng.random(300)"
-    call = "while True: aot.solve(cost, weights, progress=progress)"
-    interrupt(LONG_SOLVE.format(problem=problem, call=call), "pivoting")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
-@pytest.mark.parametrize("kind", PROBLEMS)
-def test_ctrl_c_while_walking(kind):
-    interrupt(LONG_SOLVE.format(problem=PROBLEMS[kind], call="aot.mass_path(cost, progress=progress)"), "walking")
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
-def test_ctrl_c_inside_the_cones():
-    call = "aot.solve(cost, marginals=aot.ChiSquareBall(0.2), progress=progress)"
-    problem = "cost = rng.random((400, 300))"
-    interrupt(LONG_SOLVE.format(problem=problem, call=call), "interior")
+@pytest.mark.parametrize(
+    ("problem", "call", "stage"),
+    [
+        *[(each, "aot.solve(cost, progress=progress)", "pricing") for each in PROBLEMS.values()],
+        *[(each, "aot.solve(cost, progress=progress)", "pivoting") for each in PROBLEMS.values()],
+        *[(each, "aot.mass_path(cost, progress=progress)", "walking") for each in PROBLEMS.values()],
+        (SMALL, "while True: aot.solve(cost, weights, progress=progress)", "pivoting"),
+        ("cost = rng.random((400, 300))", ROBUST, "interior"),
+    ],
+)
+def test_ctrl_c(problem, call, stage):
+    interrupt(LONG_SOLVE.format(problem=problem, call=call), stage)
 
 
 def long_enough(n=1500):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import product
+from typing import Any
+
 import numba
 import numpy as np
 import pytest
@@ -11,8 +15,8 @@ import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
 from adaptive_ot.exact import pricing as _pricing
 from adaptive_ot.exact.limits import Limits
-from adaptive_ot.exact.near import NearPairs
-from adaptive_ot.exact.pricing import DensePricing, ListedPricing, PointPricing
+from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing
+from problems import stored
 
 EPSILON = float(np.finfo(np.float64).eps)
 
@@ -79,94 +83,86 @@ def potentials(kind, matrix, rng):
     return f, np.minimum(0.0, g + 1e-6 * reward * (rng.random(m) < 0.1))
 
 
+every_kind = pytest.mark.parametrize("kind", ["zero", "random", "close"])
+
+
+def outliers(x, z, far):
+    z = z.copy()
+    z[7 : 7 + len(far)] = np.array(far)[:, None]
+    return aot.DistanceCost(x, z, 1.0)
+
+
+def mostly_equal(rng, x, z, scale):
+    x, z = (np.where(rng.random((len(side), 1)) < 0.8, 0.0, side) for side in (x, z))
+    return aot.DistanceCost(scale * x, scale * z, scale)
+
+
+def diagonal(rng, x, z, dimension):
+    """Equal coordinates: every step of a float32 sum loses the same digits, so that the errors add up."""
+    along = (np.where(np.arange(k) % 2, 1.0, -1.0) * (1 + 1e-5 * rng.random(k)) for k in (len(x), len(z)))
+    x, z = (np.repeat(side[:, None], dimension, axis=1) for side in along)
+    return aot.DistanceCost(x, z, 1e-5 * dimension**0.5)
+
+
+def joint(rng, x, z, **how):
+    return aot.JointCost(x, z, np.eye(4)[rng.integers(0, 4, len(x))], rng.dirichlet(np.ones(4), len(z)), **how)
+
+
+def mixed(rng, side):
+    return side * 10.0 ** rng.uniform(-6, 6, (len(side), 1))
+
+
+def odd(side):
+    return (np.arange(len(side)) % 2)[:, None]
+
+
+# Point costs that are hard on a float32 screen, from normal points x and z in three dimensions.
+CLOUDS: dict[str, Any] = {
+    "plain": lambda rng, x, z: aot.DistanceCost(x, z, 1.0),
+    "offset": lambda rng, x, z: aot.DistanceCost(x + 1e6, z + 1e6, 1.0),
+    "huge offset, tiny spread": lambda rng, x, z: aot.DistanceCost(1e-3 * x + 1e6, 1e-3 * z + 1e6, 1e-3),
+    "two far groups": lambda rng, x, z: aot.DistanceCost(x + 1e5 * odd(x), z + 1e5 * odd(z), 1.0),
+    "mixed scales": lambda rng, x, z: aot.DistanceCost(mixed(rng, x), mixed(rng, z), 1.0),
+    "mixed axes": lambda rng, x, z: aot.DistanceCost(x * [1e-6, 1.0, 1e6], z * [1e-6, 1.0, 1e6], 1e5),
+    "duplicates": lambda rng, x, z: aot.DistanceCost(rng.integers(0, 3, x.shape), rng.integers(0, 3, z.shape), 1.5),
+    "tiny reach": lambda rng, x, z: aot.DistanceCost(x, np.concatenate([x + 1e-9, x[:20]]), 3e-9),
+    "huge reach": lambda rng, x, z: aot.DistanceCost(x, z, 1e30),
+    "high dimension": lambda rng, x, z: aot.DistanceCost(
+        rng.standard_normal((len(x), 300)), rng.standard_normal((len(z), 300)), np.sqrt(580.0)
+    ),
+    "line": lambda rng, x, z: aot.DistanceCost(x[:, :1], z[:, :1], 0.5),
+    "no dimension": lambda rng, x, z: aot.DistanceCost(x[:, :0], z[:, :0], 0.5),
+    "joint": joint,
+    "joint, classes only": partial(joint, kappa=0.0),
+    "joint, distances only": partial(joint, beta=0.0, alpha=1.0),
+    "joint, offset": lambda rng, x, z: joint(rng, x + 1e6, z + 1e6),
+    "joint, large scores": lambda rng, x, z: aot.JointCost(
+        x, z, 1e4 * rng.standard_normal((len(x), 4)), 1e4 * rng.standard_normal((len(z), 4))
+    ),
+    "joint, small distances": lambda rng, x, z: joint(rng, 1e-8 * x, 1e-8 * z, alpha=1e10, beta=1e-6),
+}
+for where, reach in product((0.5, 0.1), (1.0, 1e-25, 1e-100)):  # the centre of the points, exact or not
+    CLOUDS[f"all equal to {where}, reach {reach:g}"] = lambda rng, x, z, where=where, reach=reach: aot.DistanceCost(
+        np.full_like(x, where), np.full_like(z, where), reach
+    )
+for far in (1e3, 1e10, 1e20, 1e30, 1e90):
+    CLOUDS[f"outlier at {far:g}"] = lambda rng, x, z, far=far: outliers(x, z, [far])
+    CLOUDS[f"opposite outliers at {far:g}"] = lambda rng, x, z, far=far: outliers(x, z, [far, -far])
+for size, reach in ((1e-140, 1.5e-140), (1e-30, 1.5e-30), (1e30, 1.5e30), (1e90, 1.5e90), (1e-160, 1.0), (1e-20, 1.0)):
+    CLOUDS[f"spread {size:g}, reach {reach:g}"] = lambda rng, x, z, size=size, reach=reach: aot.DistanceCost(
+        size * x, size * z, reach
+    )
+for size in (1.0, 1e-30, 1e30):
+    CLOUDS[f"most equal, others at {size:g}"] = partial(mostly_equal, scale=size)
+for dimension in (20, 300, 2000):
+    CLOUDS[f"diagonal of dimension {dimension}"] = partial(diagonal, dimension=dimension)
+
+
 def cloud(name, rng):
-    """Point costs that are hard on a float32 screen."""
-    n, m, d = 150, 170, 3
-    x, z = rng.standard_normal((n, d)), rng.standard_normal((m, d))
-    if name == "plain":
-        return aot.DistanceCost(x, z, 1.0)
-    if name == "offset":
-        return aot.DistanceCost(x + 1e6, z + 1e6, 1.0)
-    if name == "huge offset, tiny spread":
-        return aot.DistanceCost(1e-3 * x + 1e6, 1e-3 * z + 1e6, 1e-3)
-    if name == "two far groups":
-        return aot.DistanceCost(x + 1e5 * (np.arange(n) % 2)[:, None], z + 1e5 * (np.arange(m) % 2)[:, None], 1.0)
-    if name == "mixed scales":
-        return aot.DistanceCost(x * 10.0 ** rng.uniform(-6, 6, (n, 1)), z * 10.0 ** rng.uniform(-6, 6, (m, 1)), 1.0)
-    if name == "mixed axes":
-        return aot.DistanceCost(x * [1e-6, 1.0, 1e6], z * [1e-6, 1.0, 1e6], 1e5)
-    if name == "duplicates":
-        return aot.DistanceCost(rng.integers(0, 3, (n, d)), rng.integers(0, 3, (m, d)), 1.5)
-    if name.startswith("all equal"):
-        where = 0.5 if name.startswith("all equal, exact centre") else 0.1
-        return aot.DistanceCost(np.full((n, d), where), np.full((m, d), where), float(name.split()[-1]))
-    if name.startswith("outlier at "):
-        z[7] = float(name.split()[-1])
-        return aot.DistanceCost(x, z, 1.0)
-    if name.startswith("opposite outliers at "):
-        z[7] = float(name.split()[-1])
-        z[8] = -z[7]
-        return aot.DistanceCost(x, z, 1.0)
-    if name.startswith("scale "):
-        scale = float(name.split()[-1])
-        return aot.DistanceCost(scale * x, scale * z, 1.5 * scale)
-    if name.startswith("spread "):
-        spread = float(name.split()[-1])
-        return aot.DistanceCost(spread * x, spread * z, 1.0)
-    if name.startswith("most equal, others at "):
-        scale = float(name.split()[-1])
-        x[rng.random(n) < 0.8], z[rng.random(m) < 0.8] = 0.0, 0.0
-        return aot.DistanceCost(scale * x, scale * z, scale)
-    if name == "tiny reach":
-        return aot.DistanceCost(x, np.concatenate([x + 1e-9, x[:20]]), 3e-9)
-    if name == "huge reach":
-        return aot.DistanceCost(x, z, 1e30)
-    if name == "high dimension":
-        return aot.DistanceCost(rng.standard_normal((n, 300)), rng.standard_normal((m, 300)), np.sqrt(580.0))
-    if name.startswith("diagonal of dimension "):
-        # Equal coordinates: every step of a float32 sum loses the same digits, so that the errors add up.
-        d = int(name.split()[-1])
-        x, z = (
-            np.repeat(np.where(np.arange(k) % 2, 1.0, -1.0) * (1 + 1e-5 * rng.random(k)), d).reshape(k, d)
-            for k in (n, m)
-        )
-        return aot.DistanceCost(x, z, 1e-5 * d**0.5)
-    if name == "line":
-        return aot.DistanceCost(x[:, :1], z[:, :1], 0.5)
-    if name == "no dimension":
-        return aot.DistanceCost(x[:, :0], z[:, :0], 0.5)
-    p, q = np.eye(4)[rng.integers(0, 4, n)], rng.dirichlet(np.ones(4), m)
-    if name == "joint":
-        return aot.JointCost(x, z, p, q)
-    if name == "joint, classes only":
-        return aot.JointCost(x, z, p, q, kappa=0.0)
-    if name == "joint, distances only":
-        return aot.JointCost(x, z, p, q, beta=0.0, alpha=1.0)
-    if name == "joint, offset":
-        return aot.JointCost(x + 1e6, z + 1e6, p, q)
-    if name == "joint, large scores":
-        return aot.JointCost(x, z, 1e4 * rng.standard_normal((n, 4)), 1e4 * rng.standard_normal((m, 4)))
-    assert name == "joint, small distances"
-    return aot.JointCost(1e-8 * x, 1e-8 * z, p, q, alpha=1e10, beta=1e-6)
+    return CLOUDS[name](rng, rng.standard_normal((150, 3)), rng.standard_normal((170, 3)))
 
 
-CLOUDS = [
-    "plain", "offset", "huge offset, tiny spread", "two far groups", "mixed scales", "mixed axes",
-    "duplicates", "all equal, reach 1", "all equal, reach 1e-25", "all equal, reach 1e-100",
-    "all equal, exact centre, reach 1", "all equal, exact centre, reach 1e-25", "all equal, exact centre, reach 1e-100",
-    "outlier at 1e3", "outlier at 1e10", "outlier at 1e20", "outlier at 1e30", "outlier at 1e90",
-    "opposite outliers at 1e3", "opposite outliers at 1e10", "opposite outliers at 1e20", "opposite outliers at 1e30",
-    "opposite outliers at 1e90", "scale 1e-140", "scale 1e-30", "scale 1e30", "scale 1e90",
-    "spread 1e-160", "spread 1e-20", "most equal, others at 1", "most equal, others at 1e-30",
-    "most equal, others at 1e30", "tiny reach", "huge reach",
-    "high dimension", "diagonal of dimension 20", "diagonal of dimension 300", "diagonal of dimension 2000",
-    "line", "no dimension",
-    "joint", "joint, classes only", "joint, distances only", "joint, offset", "joint, large scores",
-    "joint, small distances",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("kind", ["zero", "random", "close"])
+@every_kind
 @pytest.mark.parametrize("name", CLOUDS)
 def test_points(name, kind):
     rng = np.random.default_rng(sum(map(ord, name)))
@@ -185,7 +181,7 @@ def test_the_lowest_costs_are_below_every_pair(name):
     n, m = cost.shape
     rows, columns = np.indices(cost.shape).reshape(2, -1)
     for costs in (cost.block(0, n), cost.entries(rows, columns).reshape(n, m)):
-        of_rows, of_columns = NearPairs(cost).minima(np.zeros(n))
+        of_rows, of_columns = PointPricing(cost).minima(np.zeros(n))
         assert (of_rows <= costs.min(axis=1)).all()
         assert (of_columns <= costs.min(axis=0)).all()
 
@@ -227,34 +223,27 @@ def dense_matrix(name, rng):
 DENSE = ["plain", "ties", "forbidden", "positive", "mixed scales", "row", "column", "wide", "tall"]
 
 
-@pytest.mark.parametrize("kind", ["zero", "random", "close"])
+@every_kind
 @pytest.mark.parametrize("name", DENSE)
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_dense(name, kind, dtype):
+@pytest.mark.parametrize("form", ["float64", "float32", "listed"])
+def test_dense(name, kind, form):
     rng = np.random.default_rng(1)
-    matrix = dense_matrix(name, rng).astype(dtype)
-    f, g = potentials(kind, matrix.astype(float), rng)
-    pricing = DensePricing(ArrayCost(matrix))
-    for keep in (1, 8):
-        found = pricing.violated(f, g, keep, lambda _: None)
-        check_violated(found, matrix.astype(float), np.zeros(matrix.shape), f, g, keep)
-
-
-@pytest.mark.parametrize("kind", ["zero", "random", "close"])
-@pytest.mark.parametrize("name", DENSE)
-def test_listed_with_a_limit(name, kind):
-    rng = np.random.default_rng(2)
     matrix = dense_matrix(name, rng)
-    matrix[matrix >= 0] = np.inf
+    if form == "listed":
+        matrix[matrix >= 0] = np.inf
+        rows, columns = np.nonzero(matrix < 0)
+        pricing = ListedPricing(ArrayCost(matrix), Pairs(rows, columns, matrix[rows, columns]), Limits(0, 0))
+    else:
+        matrix = matrix.astype(form)
+        pricing = DensePricing(ArrayCost(matrix))
+    matrix = matrix.astype(float)
     f, g = potentials(kind, matrix, rng)
-    rows, columns = np.nonzero(matrix < 0)
-    pricing = ListedPricing(rows, columns, matrix[rows, columns], matrix.shape, Limits(0, 0))
     for keep in (1, 8):
         found = pricing.violated(f, g, keep, lambda _: None)
         check_violated(found, matrix, np.zeros(matrix.shape), f, g, keep)
 
 
-@pytest.mark.parametrize("kind", ["zero", "random", "close"])
+@every_kind
 def test_listed_keeps_everything_when_there_is_little(kind):
     rng = np.random.default_rng(3)
     matrix = dense_matrix("plain", rng)
@@ -278,17 +267,49 @@ def test_sparse_cost_lists_its_negative_pairs():
     assert found.target_minimum.tolist() == [-4.0, -1.0]
 
 
+@every_kind
+@pytest.mark.parametrize("form", ["points", "float64", "float32", "sparse"])
+@pytest.mark.parametrize("limits", [Limits(), Limits(pairs_per_block=100, pairs_per_thread=500, rows_sampled=3)])
+def test_other_questions(form, kind, limits):
+    """Pairs below a limit, minima and the largest cost, against the whole matrix."""
+    rng = np.random.default_rng(6)
+    matrix = dense_matrix("forbidden", rng)[:40, :50]
+    if form == "points":
+        cost = aot.DistanceCost(rng.standard_normal((40, 3)), rng.standard_normal((50, 3)), 1.0)
+    else:
+        cost = SparseCost(stored(matrix)) if form == "sparse" else ArrayCost(matrix.astype(form))
+    matrix = cost.block(0, 40).astype(float)
+    f, g = potentials(kind, matrix, rng)
+    reduced, pricing = matrix - f[:, None] - g, _pricing.pricing_for(cost, limits=limits)
+    for limit in (-np.inf, -1e-9, 0.3, np.inf):
+        expected = np.nonzero(reduced < limit)
+        found = pricing.below(f, g, limit, expected[0].size)
+        assert found is not None
+        np.testing.assert_array_equal(np.stack([found.rows, found.columns]), expected)
+        np.testing.assert_allclose(found.costs, matrix[expected], rtol=1e-12)
+        assert expected[0].size == 0 or pricing.below(f, g, limit, expected[0].size - 1) is None
+    of_rows, of_columns = pricing.minima(f)
+    np.testing.assert_allclose(of_rows, matrix.min(axis=1), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(of_columns, (matrix - f[:, None]).min(axis=0), rtol=1e-12, atol=1e-12)
+    assert pricing.largest() == pytest.approx(matrix[np.isfinite(matrix)].max(), rel=1e-12)
+    f[::3], g[::4] = -np.inf, -np.inf
+    left = np.delete(np.delete(reduced, np.s_[::3], axis=0), np.s_[::4], axis=1)
+    assert pricing.lowest(f, g) == pytest.approx(left.min(), rel=1e-12, abs=1e-12)
+
+
+ALL_THREADS = Limits(pairs_per_thread=1)
+
+
 @pytest.fixture
-def all_threads(monkeypatch):
-    """Let every problem be worth all threads; put the number of threads back afterwards."""
-    monkeypatch.setattr(_pricing, "PAIRS_PER_THREAD", 1)
+def restore_threads():
+    """Put the number of threads back afterwards."""
     before = numba.get_num_threads()
     yield
     numba.set_num_threads(before)
 
 
-@pytest.mark.usefixtures("all_threads")
-@pytest.mark.parametrize("kind", ["zero", "random", "close"])
+@pytest.mark.usefixtures("restore_threads")
+@every_kind
 @pytest.mark.parametrize("make", ["points", "duplicates", "dense", "ties"])
 def test_number_of_threads_does_not_matter(make, kind):
     most = min(4, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
@@ -298,10 +319,10 @@ def test_number_of_threads_does_not_matter(make, kind):
     if make in ("points", "duplicates"):
         points = [rng.standard_normal((size, 3)) for size in (700, 900)]
         cost = aot.DistanceCost(*(np.rint(side) if make == "duplicates" else side for side in points), reach=1.5)
-        matrix, pricing = point_matrix(cost)[0], PointPricing(cost)
+        matrix, pricing = point_matrix(cost)[0], PointPricing(cost, ALL_THREADS)
     else:
         matrix = rng.standard_normal((700, 900)) if make == "dense" else rng.integers(-2, 2, (700, 900)).astype(float)
-        pricing = DensePricing(ArrayCost(matrix))
+        pricing = DensePricing(ArrayCost(matrix), ALL_THREADS)
     f, g = potentials(kind, matrix, rng)
     answers = []
     for threads in range(1, most + 1):
@@ -312,10 +333,9 @@ def test_number_of_threads_does_not_matter(make, kind):
             np.testing.assert_array_equal(one, several)
 
 
-@pytest.mark.usefixtures("all_threads")
 def test_more_threads_than_columns():
     cost = aot.DistanceCost(np.arange(50.0)[:, None], np.zeros((1, 1)), reach=10.5)
-    found = PointPricing(cost).violated(np.zeros(50), np.zeros(1), 20, lambda _: None)
+    found = PointPricing(cost, ALL_THREADS).violated(np.zeros(50), np.zeros(1), 20, lambda _: None)
     assert found.rows.tolist() == list(range(11))
     assert found.target_minimum.tolist() == [-(10.5**2)]
 

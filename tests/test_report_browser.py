@@ -9,8 +9,8 @@ import pytest
 
 from adaptive_ot.workbench.report.contents import Explorer, Match, Page, Table
 from adaptive_ot.workbench.report.html.page import render
-from adaptive_ot.workbench.report.images import data_uri
-from pages import HOSTILE, digits_match, digits_page, page_of, pairs, png, samples
+from adaptive_ot.workbench.report.pictures import data_uri
+from reports import HOSTILE, digits_match, digits_page, page_of, pairs, png, samples
 
 webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -55,6 +55,9 @@ class Browser:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
 
+    def explore(self, *matches: Match, **options: Any) -> None:
+        self.open(Page("Page", "", [Explorer("Explorer", match) for match in matches]), **options)
+
     def emulate(self, scheme: str, media: str = "") -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
@@ -70,6 +73,10 @@ class Browser:
 
     def texts(self, selector: str) -> list[str]:
         return self.run("return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)", selector)
+
+    def active(self, attribute: str) -> Any:
+        """An attribute of the element that has the focus."""
+        return self.run(f"return document.activeElement.{attribute}")
 
     def press(self, *keys: str) -> None:
         webdriver.ActionChains(self.driver).send_keys(*keys).perform()
@@ -137,6 +144,15 @@ def shown_pairs(browser: Browser, where: str = ".detail") -> list[tuple[int, int
     return [(source, target) for source, target in ends]
 
 
+def shown_images(browser: Browser) -> list[str]:
+    return browser.run("return [...document.querySelectorAll('.detail .pair img')].map((image) => image.src)")
+
+
+def images_of(match: Any, matched: list[tuple[int, int]]) -> list[str]:
+    ends = [image for i, j in matched for image in (match.source.images[i], match.target.images[j])]
+    return [data_uri("image", image) for image in ends]
+
+
 def chosen(browser: Browser, selector: str) -> list[int]:
     """The numbers of the samples there."""
     script = "return [...document.querySelectorAll(arguments[0])].map((each) => Number(each.dataset.sample))"
@@ -177,7 +193,7 @@ class TestTables:
 
     def test_words_by_keyboard(self, browser):
         browser.press(Keys.TAB, Keys.TAB, Keys.ENTER)
-        assert browser.run("return document.activeElement.textContent") == "method"
+        assert browser.active("textContent") == "method"
         assert self.order(browser) == ["alpha", "Alpha", "beta", "gamma", "method 9", "method 10"]
         browser.press(Keys.SPACE)
         assert self.order(browser) == ["method 10", "method 9", "gamma", "beta", "Alpha", "alpha"]
@@ -205,7 +221,7 @@ class TestBlocks:
         mass = sum(digits.mass[(digits.rows == i) & (digits.columns == j)].sum() for i, j in pairs_here)
         share = round(100 * mass / digits.mass.sum(), 1)
         told = f"Mass {mass:.3g}, {share:g}\xa0% of all that moved, in {len(pairs_here)} pairs."
-        assert browser.texts(".told")[0].startswith(told)
+        assert browser.texts(".finding")[0].startswith(told)
         browser.point(browser.one("h1"))
         assert shown_pairs(browser) == kept
 
@@ -216,15 +232,12 @@ class TestBlocks:
         assert shown_pairs(browser) == expected[:8]
         browser.one(".detail .more").click()
         assert shown_pairs(browser) == expected[:24]
-        images = browser.run("return [...document.querySelectorAll('.detail .pair img')].map((image) => image.src)")
-        for k, (i, j) in enumerate(expected[:24]):
-            assert images[2 * k] == data_uri("source", digits.source.images[i])
-            assert images[2 * k + 1] == data_uri("target", digits.target.images[j])
+        assert shown_images(browser) == images_of(digits, expected[:24])
         assert browser.becomes("document.querySelector('.detail img').naturalWidth === 24")
 
     def test_empty_and_missing_blocks_say_so(self, browser, digits):
         browser.point(block(browser, digits, "7", "7"))
-        assert "Nothing moves from here to there. 7 is missing in the source" in browser.texts(".told")[0]
+        assert "Nothing moves from here to there. 7 is missing in the source" in browser.texts(".finding")[0]
         headers = browser.run("return [...document.querySelectorAll('.blocks th')].map((each) => each.ariaLabel)")
         assert "7, no sources" in headers
         assert "3, no targets" in headers
@@ -252,20 +265,20 @@ class TestBlocks:
     def test_by_keyboard(self, browser, digits):
         browser.run("document.querySelector('[role=tab]').focus()")
         browser.press(Keys.TAB)
-        assert browser.run("return document.activeElement.className").startswith("block")
+        assert browser.active("className").startswith("block")
         browser.press(Keys.HOME, *[Keys.ARROW_UP] * 9)
-        assert browser.run("return document.activeElement.dataset.block") == "0"
+        assert browser.active("dataset.block") == "0"
         browser.press(Keys.ARROW_RIGHT, Keys.ARROW_DOWN)
-        assert browser.run("return document.activeElement.dataset.block") == "11"
+        assert browser.active("dataset.block") == "11"
         expected = self.expected(digits, "1", "1")
         assert shown_pairs(browser) == expected[:8]
-        assert browser.run("return document.activeElement.getAttribute('aria-label')").startswith("1 to 1: ")
+        assert browser.active("ariaLabel").startswith("1 to 1: ")
         browser.press(Keys.ENTER)
-        assert browser.run("return document.activeElement.textContent") == "1 → 1"
+        assert browser.active("textContent") == "1 → 1"
         browser.press(Keys.TAB, Keys.ENTER)
         assert browser.texts(".detail h3") == [f"Source {digits.source.names[expected[0][0]]}"]
         browser.press(Keys.ESCAPE)
-        assert browser.run("return document.activeElement.dataset.block") == "11"
+        assert browser.active("dataset.block") == "11"
 
 
 class TestSamples:
@@ -300,11 +313,7 @@ class TestSamples:
         browser.point(sheet, *self.place(browser, digits, first), click=True)
         browser.point(browser.one("h1"))
         assert shown_pairs(browser) == [first]
-        images = browser.run("return [...document.querySelectorAll('.detail img')].map((image) => image.src)")
-        assert images == [
-            data_uri("source", digits.source.images[first[0]]),
-            data_uri("target", digits.target.images[first[1]]),
-        ]
+        assert shown_images(browser) == images_of(digits, [first])
 
     def test_by_keyboard(self, browser, digits):
         labels = digits.source.labels, digits.target.labels
@@ -323,20 +332,18 @@ class TestSamples:
         row = [pair for pair in above if pair[0] == above[-1][0]]
         browser.press(Keys.ARROW_UP)
         assert shown_pairs(browser) == [min(row, key=lambda pair: abs(place[1][pair[1]] - place[1][spots[-1][1]]))]
-        assert digits.source.names[row[0][0]] in browser.texts(".said")[0]
+        assert digits.source.names[row[0][0]] in browser.texts(".announced")[0]
         browser.press(Keys.ARROW_DOWN, Keys.ENTER)
-        assert browser.run("return document.activeElement.tagName") == "H3"
+        assert browser.active("tagName") == "H3"
 
     def test_many_samples_share_a_spot(self, browser):
         source = samples([f"s{k}" for k in range(1000)])
         target = samples([f"t{k}" for k in range(1000)])
-        browser.open(
-            Page("Many", "", [Explorer("Many", pairs(source, target, (500, 500, 0.5), (501, 501, 1.0), (9, 9, 1.0)))])
-        )
+        browser.explore(pairs(source, target, (500, 500, 0.5), (501, 501, 1.0), (9, 9, 1.0)))
         browser.all("[role=tab]")[1].click()
         browser.point(browser.one(".sheet"), 1, 1)
         assert shown_pairs(browser) == [(501, 501)]
-        assert browser.texts(".told") == ["2 pairs with mass 1.5 share this spot. The strongest:"]
+        assert browser.texts(".finding") == ["2 pairs with mass 1.5 share this spot. The strongest:"]
 
 
 class TestLists:
@@ -369,20 +376,10 @@ class TestLists:
         assert differ
         assert self.listed(browser, "disagreements") == differ[:12]
         truth = digits.target.labels[differ[0]]
-        right = (
-            "plan"
-            if truth == plan[differ[0]]
-            else "prediction"
-            if truth == digits.target.predicted[differ[0]]
-            else "neither"
-        )
-        lines = browser.texts("[data-list=disagreements] .line")[:4]
-        assert lines[:3] == [
-            f"class {truth}",
-            f"plan: {plan[differ[0]]}",
-            f"prediction: {digits.target.predicted[differ[0]]}",
-        ]
-        assert right in lines[3]
+        said = digits.target.predicted[differ[0]]
+        right = {plan[differ[0]]: "the plan is right", said: "the prediction is right"}.get(truth, "neither is right")
+        lines = [f"class {truth}", f"plan: {plan[differ[0]]}", f"prediction: {said}", right]
+        assert browser.texts("[data-list=disagreements] .line")[:4] == lines
 
     def test_clicking_one_opens_it(self, browser, digits):
         browser.one("[data-list=target] .sample").click()
@@ -390,7 +387,7 @@ class TestLists:
         assert browser.texts(".detail h3") == [f"Target {name}"]
         assert "nothing: left alone" in browser.texts(".detail dd")
         browser.press(Keys.ESCAPE)
-        assert browser.run("return document.activeElement.title") == name
+        assert browser.active("title") == name
 
 
 def test_everything_is_reached_with_the_tab_key(browser, digits):
@@ -529,7 +526,7 @@ VALUES = samples(["a", "b"], values=np.array([[1.5, np.nan], [1e-9, 2e6]]), colu
     ],
 )
 def test_odd_matches(browser, match, blocks, lists):
-    browser.open(Page("Odd", "", [Explorer("Odd", match)]))
+    browser.explore(match)
     assert len(browser.all(".block")) == blocks
     assert browser.run("return [...document.querySelectorAll('[data-list]')].map((each) => each.dataset.list)") == lists
     for sample in browser.all("[data-list] .sample"):
@@ -538,18 +535,23 @@ def test_odd_matches(browser, match, blocks, lists):
 
 
 def test_rows_of_values(browser):
-    browser.open(Page("Rows", "", [Explorer("Rows", pairs(VALUES, VALUES, (0, 1, 1.0)))]))
+    browser.explore(pairs(VALUES, VALUES, (0, 1, 1.0)))
     cells = ["width", "1.5", "height", "nan", "width", "1.00e-9", "height", "2000000"]
     assert browser.texts("[data-list=pairs] .row > span") == cells
     browser.one("[data-list=pairs] .sample").click()
     assert browser.texts(".detail dt")[-2:] == ["width", "height"]
     assert browser.texts(".detail dd")[-2:] == ["1.5", "nan"]
+    wide = samples(["a"], values=np.ones((1, 8)), columns=[*"stuvwxyz"])
+    browser.explore(pairs(wide, VALUES, (0, 0, 1.0)))
+    assert browser.texts("[data-list=pairs] .some") == ["4 of 8 values"]  # the target has two
+    browser.one("[data-list=pairs] .sample").click()
+    assert browser.texts(".detail dt")[-8:] == [*"stuvwxyz"]
 
 
 def test_images_without_room_are_told(browser, monkeypatch):
-    monkeypatch.setattr("adaptive_ot.workbench.report.images.MOST_BYTES", 0)
+    monkeypatch.setattr("adaptive_ot.workbench.report.pictures.MOST_BYTES", 0)
     side = samples(["a"], images=[png(np.zeros((8, 8)))])
-    browser.open(Page("Full", "", [Explorer("Full", pairs(side, side, (0, 0, 1.0)))]))
+    browser.explore(pairs(side, side, (0, 0, 1.0)))
     browser.one(".sample").click()
     assert "The page has no room for this image." in browser.texts(".detail .hint")
 
@@ -557,7 +559,7 @@ def test_images_without_room_are_told(browser, monkeypatch):
 def test_two_explorers_on_a_page(browser):
     first = pairs(samples(["a"]), samples(["b"]), (0, 0, 1.0))
     second = pairs(samples(["c"]), samples(["d"]), (0, 0, 1.0))
-    browser.open(Page("Two", "", [Explorer("First", first), Explorer("Second", second)]))
+    browser.explore(first, second)
     browser.one("#part-2 .sample").click()
     assert browser.texts("#part-2 .detail h3") == ["Source c"]
     browser.all("#part-2 [role=tab]")[1].click()
@@ -593,7 +595,7 @@ def test_all_hostile_strings_at_once(browser):
     def shape(names: list[str]) -> list[str]:
         side = samples(names, labels=[f"{name}{k}" for k, name in enumerate(names)], predicted=names)
         match = pairs(side, side, *((k, k, 1 - 1e-3 * k) for k in range(len(names))))
-        browser.open(Page("All", "", [Explorer("All", match)]))
+        browser.explore(match)
         browser.run("for (let k = 0; k < 9; k++) document.querySelectorAll('.more').forEach((more) => more.click())")
         browser.run("document.querySelectorAll('[data-list=pairs] .source').forEach((sample) => sample.click())")
         assert browser.run("return typeof window.hacked") == "undefined"
@@ -609,7 +611,7 @@ def test_ten_thousand_samples_a_side(browser):
     source, target = (samples(names, labels=[f"class {k}" for k in rng.integers(0, 31, 10_000)]) for _ in range(2))
     rows, columns = np.divmod(rng.choice(10_000**2, 20_000, replace=False), 10_000)
     match = Match(source=source, target=target, rows=rows, columns=columns, mass=rng.random(20_000))
-    browser.open(Page("Ten thousand", "", [Explorer("Ten thousand", match)]))
+    browser.explore(match)
     assert len(browser.all(".block")) == 31 * 31
     assert shown_pairs(browser, "[data-list=pairs]") == strongest(match, lambda i, j: True)[:12]
 
@@ -638,7 +640,7 @@ def middles(browser: Browser, selector: str, words: list[str]) -> list[float]:
 @pytest.mark.parametrize("name", ["\u202ecat", "\u2069\u202ecat", "\u2067cat", "\u202bcat"])
 def test_names_do_not_turn_our_words(browser, name):
     source, target = samples(["s"], labels=[name]), samples(["t"], labels=["fox"])
-    browser.open(Page("Turned", "", [Explorer("Turned", pairs(source, target, (0, 0, 1.0)))]))
+    browser.explore(pairs(source, target, (0, 0, 1.0)))
     for selector, words in ((".summary", ["target:", "fox"]), (".detail h3", ["→", "fox"])):
         places = middles(browser, selector, words)
         assert places == sorted(places)
@@ -649,7 +651,7 @@ def test_names_do_not_turn_our_words(browser, name):
 def test_long_names_of_classes_keep_their_marks(browser):
     name = "a very long name of a class " * 4
     source, target = samples(["s"], labels=[name]), samples(["t"], labels=["fox"])
-    browser.open(Page("Long", "", [Explorer("Long", pairs(source, target, (0, 0, 1.0)))]))
+    browser.explore(pairs(source, target, (0, 0, 1.0)))
     for mark in browser.all(".blocks .missing"):
         box, head = mark.rect, mark.find_element(By.XPATH, "./ancestor::th").rect
         assert box["x"] >= head["x"]
@@ -657,17 +659,8 @@ def test_long_names_of_classes_keep_their_marks(browser):
         assert box["y"] + box["height"] <= head["y"] + head["height"] + 1
         assert box["width"] > 4
     assert len(browser.all(".blocks .missing")) == 2
-    assert [each.get_attribute("title").startswith(name) for each in browser.all(".blocks th[scope]")] == [
-        True, False, True, False,
-    ]  # fmt: skip
-
-
-def test_cards_say_that_there_are_more_values(browser):
-    wide = samples(["a"], values=np.ones((1, 8)), columns=[*"stuvwxyz"])
-    browser.open(Page("Wide", "", [Explorer("Wide", pairs(wide, VALUES, (0, 0, 1.0)))]))
-    assert browser.texts("[data-list=pairs] .some") == ["4 of 8 values"]  # the target has two
-    browser.one("[data-list=pairs] .sample").click()
-    assert browser.texts(".detail dt")[-8:] == [*"stuvwxyz"]
+    titles = [each.get_attribute("title") for each in browser.all(".blocks th[scope]")]
+    assert [title.startswith(name) for title in titles] == [True, False, True, False]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -675,11 +668,11 @@ def test_traces_are_not_seen(browser, scheme):
     """An entropic plan: mass everywhere, but only some of it worth a look."""
     side = samples([f"{k}" for k in range(20)], labels=[str(k // 10) for k in range(20)])
     everywhere = ((i, j, 1.0 if i == j else 1e-9) for i in range(10) for j in range(20))
-    browser.open(Page("Traces", "", [Explorer("Traces", pairs(side, side, *everywhere))]), scheme=scheme)
+    browser.explore(pairs(side, side, *everywhere), scheme=scheme)
     shares = browser.run("return [...document.querySelectorAll('.block')].map((each) => each.style.cssText)")
     assert shares == ["--share: 100%;", "--share: 0%;", "--share: 0%;", "--share: 0%;"]
     browser.point(browser.all(".block")[1])
-    assert browser.texts(".told")[0].startswith("Only traces of mass move from here to there, 1.00e-7 together.")
+    assert browser.texts(".finding")[0].startswith("Only traces of mass move from here to there, 1.00e-7 together.")
     browser.all("[role=tab]")[1].click()
     browser.run("document.querySelector('.sheet').focus()")
     browser.press(Keys.TAB, Keys.SHIFT + Keys.TAB, Keys.END)

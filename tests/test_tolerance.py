@@ -8,7 +8,7 @@ import pytest
 import adaptive_ot as aot
 import problems
 from adaptive_ot import Exact, Status
-from adaptive_ot.exact.solver import certified
+from adaptive_ot.exact.certificate import certified
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass
 
 # Powers of two change no digit.

@@ -58,30 +58,26 @@ def test_dense(dtype, shape):
 
 
 @pytest.mark.parametrize("dtype", PRECISIONS)
-def test_distance_cost(dtype):
-    x, z, _, _ = random_clouds(dtype)
-    solution = aot.solve(aot.DistanceCost(x, z, reach=1.5))
-    cost = problems.distance_matrix(x.double().numpy(), z.double().numpy(), 1.5)
-    weights = np.full(30, 1 / 30), np.full(40, 1 / 40)
-    kind = numpy_type(dtype)
-    check_solution(solution, cost, *weights, dtype=kind, library="torch", sparse_plan=True, cost_scale=1.5**2)
+@pytest.mark.parametrize("kind", ["distance", "joint"])
+def test_points(dtype, kind):
+    clouds, mu, nu = (
+        random_clouds(dtype),
+        torch.full((30,), 1 / 30, dtype=dtype),
+        torch.full((40,), 1 / 40, dtype=dtype),
+    )
+    precise = [tensor.double().numpy() for tensor in clouds]
+    if kind == "joint":
+        mu, nu = torch.rand(30, dtype=dtype), torch.rand(40, dtype=dtype)
+        given, again = (aot.JointCost(*side) for side in (clouds, [tensor.numpy() for tensor in clouds]))
+        cost, scale = problems.joint_matrix(*precise), 1.0
+    else:
+        given, again = (aot.DistanceCost(x, z, reach=1.5) for x, z in (clouds[:2], [c.numpy() for c in clouds[:2]]))
+        cost, scale = problems.distance_matrix(*precise[:2], 1.5), 1.5**2
+    solution, options = aot.solve(given, mu, nu), {"library": "torch", "sparse_plan": True, "cost_scale": scale}
+    check_solution(solution, cost, mu.numpy(), nu.numpy(), dtype=numpy_type(dtype), **options)
     assert solution.plan.layout == torch.sparse_coo
     assert solution.plan.is_coalesced()
-    assert_same_as_numpy(solution, aot.solve(aot.DistanceCost(x.numpy(), z.numpy(), reach=1.5)))
-
-
-@pytest.mark.parametrize("dtype", PRECISIONS)
-def test_joint_cost_with_weights(dtype):
-    clouds = random_clouds(dtype)
-    mu, nu = torch.rand(30, dtype=dtype), torch.rand(40, dtype=dtype)
-    solution = aot.solve(aot.JointCost(*clouds), mu, nu)
-    cost = problems.joint_matrix(*(tensor.double().numpy() for tensor in clouds))
-    kind = numpy_type(dtype)
-    check_solution(
-        solution, cost, mu.numpy(), nu.numpy(), dtype=kind, library="torch", sparse_plan=True, cost_scale=1.0
-    )
-    arrays = [tensor.numpy() for tensor in clouds]
-    assert_same_as_numpy(solution, aot.solve(aot.JointCost(*arrays), mu.numpy(), nu.numpy()))
+    assert_same_as_numpy(solution, aot.solve(again, mu.numpy(), nu.numpy()))
 
 
 @pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr, torch.sparse_csc])
@@ -111,19 +107,12 @@ def test_inputs_that_require_gradients(kind):
     assert all(tensor.requires_grad and tensor.grad is None for tensor in tensors)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_is_answered_in_single(dtype):
-    cost = torch.tensor([[-1.0, 2.0], [3.0, -0.5]], dtype=dtype)
-    solution = aot.solve(cost)
-    assert solution.plan.dtype == torch.float32
-    assert solution.value == -0.75
-
-
-@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.uint8])
-def test_integers_are_answered_in_double(dtype):
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.uint8])
+def test_precision_of_the_answer(dtype):
+    """Half precision is answered in single, integers in double."""
     cost = torch.tensor([[1, 0], [0, 5]], dtype=dtype) - (3 if dtype is not torch.uint8 else 0)
     solution = aot.solve(cost, torch.tensor([1, 2]), torch.tensor([2, 1]))
-    assert solution.plan.dtype == torch.float64
+    assert solution.plan.dtype == (torch.float32 if dtype.is_floating_point else torch.float64)
     assert solution.value == (0.0 if dtype is torch.uint8 else -9.0)
 
 

@@ -15,7 +15,7 @@ import pytest
 import adaptive_ot as aot
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import ProblemBatch
-from adaptive_ot.entropic.batch import solve_on_gpu
+from adaptive_ot.entropic.batch import plan_on_gpu, solve_on_gpu
 from budget import mostly_slow
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
@@ -191,26 +191,23 @@ def test_larger_ones_in_torch(entropy):
 
 @pytest.mark.parametrize("entropy", ENTROPIES)
 def test_the_plan_of_a_training_step_is_that_of_solve(entropy):
-    transport = pytest.importorskip("adaptive_ot.deep.methods.transport", exc_type=ImportError)
     cost, solver = random_problem(7, 5, seed=3)[0], aot.Entropic(0.1, entropy, tolerance=1e-9)
     weights = np.arange(1, 8) / 28
     given = torch.from_numpy(cost).to(DEVICE), torch.from_numpy(weights).to(DEVICE)
-    plan, unsolved = transport.plan_in_one_launch(*given, solver)
+    plan, unsolved = plan_on_gpu(*given, solver)
     assert unsolved == 0
     assert to_numpy(plan) == pytest.approx(aot.solve(cost, weights, solver=solver).plan, abs=1e-8)
 
 
 def test_the_plan_of_a_training_step_that_went_wrong_ends():
-    transport = pytest.importorskip("adaptive_ot.deep.methods.transport", exc_type=ImportError)
     cost = torch.full((3, 4), torch.nan, dtype=torch.float64, device=DEVICE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the interpreter
-        plan, _ = transport.plan_in_one_launch(cost, cost.new_full((3,), 1 / 3), aot.Entropic(0.1, max_iterations=5))
+        plan, _ = plan_on_gpu(cost, cost.new_full((3,), 1 / 3), aot.Entropic(0.1, max_iterations=5))
     assert plan.shape == (3, 4)
 
 
 def test_a_plan_of_a_training_step_that_misses_its_tolerance_says_so():
-    transport = pytest.importorskip("adaptive_ot.deep.methods.transport", exc_type=ImportError)
     cost = torch.from_numpy(random_problem(7, 5, seed=3)[0]).to(DEVICE)
-    _, unsolved = transport.plan_in_one_launch(cost, cost.new_full((7,), 1 / 7), aot.Entropic(1e-3, max_iterations=2))
+    _, unsolved = plan_on_gpu(cost, cost.new_full((7,), 1 / 7), aot.Entropic(1e-3, max_iterations=2))
     assert unsolved == 1

@@ -1,6 +1,6 @@
 """The derivatives of transport at its solution: of the value by the envelope theorem, of the plan implicitly.
 
-Everything here is written in operations that PyTorch can differentiate again.
+All operations here are ones that PyTorch can differentiate again.
 """
 
 from __future__ import annotations
@@ -19,18 +19,21 @@ from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, S
 # up to a constant, and the system is singular in a direction that does not matter.
 RIDGE = 1e-14
 
+# Of a plan and the potentials of both sides, or of a cost and the weights of both sides.
+Triple = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
 
 class Model(NamedTuple):
-    """What is solved, and how."""
+    """The model of the marginals and the solver."""
 
     marginals: Marginals
     solver: Exact | Entropic
 
     @classmethod
     def of(cls, marginals: Any, solver: Any) -> Model:
-        marginals = as_marginals(marginals)
+        """The model of what a user gave."""
         check.instance("solver", solver, Exact, Entropic)
-        return cls(marginals, solver)
+        return cls(as_marginals(marginals), solver)
 
     @property
     def epsilon(self) -> float:
@@ -74,14 +77,9 @@ class Limits(NamedTuple):
     ratio: torch.Tensor
     row: torch.Tensor
 
-    @property
-    def shares(self) -> torch.Tensor:
-        """How each row is shared."""
-        return _ratio(self.row, self.ratio[..., None].expand_as(self.row))
-
 
 class Point(NamedTuple):
-    """A solution, and what it depends on."""
+    """A solution with the inputs it depends on."""
 
     model: Model
     cost: torch.Tensor
@@ -91,7 +89,7 @@ class Point(NamedTuple):
     f: torch.Tensor
     g: torch.Tensor
 
-    def turned(self) -> Point:
+    def transposed(self) -> Point:
         """The same with targets for sources."""
         return Point(self.model, self.cost.mT, self.nu, self.mu, self.plan.mT, self.g, self.f)
 
@@ -100,9 +98,8 @@ class Point(NamedTuple):
         return self.model.has_dummies(self.mu, self.nu)
 
     def limits(self) -> Limits:
-        """Those of all sources. One without weight has those of a vanishing weight, where these are finite."""
-        row_sums = self.plan.sum(-1)
-        f, ratio, row = self.f, _ratio(row_sums, self.mu), _ratio(self.plan, self.mu[..., None].expand_as(self.plan))
+        """Those of all sources; a source without weight has those of a vanishing weight, where these are finite."""
+        f, ratio, row = self.f, _ratio(self.plan.sum(-1), self.mu), _ratio(self.plan, self.mu[..., None])
         empty = self.mu == 0
         if self.model.weighted and empty.any():
             limit_f, limit_row = self._newcomers()
@@ -111,7 +108,7 @@ class Point(NamedTuple):
         return Limits(f, ratio, row)
 
     def _newcomers(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Potentials and rows over weights, as they would be if weights were vanishing."""
+        """Potentials and rows over weights in the limit of vanishing weights."""
         epsilon, totals = self.model.epsilon, (self.mu.sum(-1, keepdim=True), self.nu.sum(-1, keepdim=True))
         rests = torch.full_like(totals[0], -torch.inf)
         if self.has_dummies:
@@ -126,7 +123,7 @@ class Point(NamedTuple):
         return torch.where(alone, torch.inf, f), (logs + f[..., None] / epsilon).exp()
 
     def _log_scale(self) -> torch.Tensor:
-        """What all of  log(plan / (mu nu)) - (f + g - cost) / epsilon  are, read off where the plan is heaviest."""
+        """The constant  log(plan / (mu nu)) - (f + g - cost) / epsilon,  read off where the plan is heaviest."""
         m, epsilon = self.nu.shape[-1], self.model.epsilon
         at = self.plan.flatten(-2).argmax(-1, keepdim=True)
         mass, cost = self.plan.flatten(-2).gather(-1, at), self.cost.flatten(-2).gather(-1, at)
@@ -136,31 +133,25 @@ class Point(NamedTuple):
         return torch.where(mass > 0, scale, 0.0)
 
 
-def slopes(at: Point) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """By how much the value changes with each cost and each weight: the envelope theorem."""
-    return at.plan, _slopes_by_weights(at), _slopes_by_weights(at.turned())
+def slopes(at: Point) -> Triple:
+    """The derivatives of the value by each cost and each weight: the envelope theorem."""
+    return at.plan, _slopes_by_weights(at), _slopes_by_weights(at.transposed())
 
 
 def _slopes_by_weights(at: Point) -> torch.Tensor:
-    """By how much the value changes with each source weight."""
-    limits = at.limits()
-    by_mu = _slope(at.model.marginals, at.mu, limits.potential)
-    if at.model.weighted and not at.has_dummies:
-        by_mu = by_mu + at.model.epsilon * (at.nu.sum(-1, keepdim=True) - limits.ratio)
-    return by_mu
-
-
-def _slope(marginals: Marginals, weights: torch.Tensor, potential: torch.Tensor) -> torch.Tensor:
-    """By how much the dual value changes with each weight of one side, at fixed potentials."""
+    """The derivatives of the value by each source weight."""
+    marginals, weights, limits = at.model.marginals, at.mu, at.limits()
+    slope = potential = limits.potential
     if isinstance(marginals, SoftKL):
-        return -marginals.tau * torch.expm1(-potential / marginals.tau)
-    if isinstance(marginals, ChiSquareBall):  # of  <w, f> - root(rho) root(|w| <w, f^2> - <w, f>^2)
+        slope = -marginals.tau * torch.expm1(-potential / marginals.tau)
+    elif isinstance(marginals, ChiSquareBall):  # of  <w, f> - root(rho) root(|w| <w, f^2> - <w, f>^2)
         total = _positive(weights.sum(-1, keepdim=True))
         off = potential - (weights * potential).sum(-1, keepdim=True) / total
         squares = (weights * off**2).sum(-1, keepdim=True)
-        spread = _ratio(squares + total * off**2, (2 * (total * squares).sqrt()).expand_as(off))
-        return potential - marginals.rho**0.5 * spread
-    return potential
+        slope = potential - marginals.rho**0.5 * _ratio(squares + total * off**2, 2 * (total * squares).sqrt())
+    if at.model.weighted and not at.has_dummies:
+        slope = slope + at.model.epsilon * (at.nu.sum(-1, keepdim=True) - limits.ratio)
+    return slope
 
 
 def _positive(weights: torch.Tensor) -> torch.Tensor:
@@ -169,25 +160,25 @@ def _positive(weights: torch.Tensor) -> torch.Tensor:
 
 
 def _ratio(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Divide a by b, with 0 where b is zero."""
+    b = b.expand_as(a)
     return torch.where(b > 0, a / _positive(b), 0.0)
 
 
-def adjoint(
-    at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """What derivatives by plan and potentials are by cost and weights."""
+def adjoint(at: Point, by: Triple) -> Triple:
+    """Turn derivatives by plan and potentials into derivatives by cost and weights."""
     if at.has_dummies:
-        return _adjoint_with_dummies(at, by_plan, by_f, by_g)
+        return _adjoint_with_dummies(at, *by)
     model, nu, plan = at.model, at.nu, at.plan
-    source, target = at.limits(), at.turned().limits()
+    source, target = at.limits(), at.transposed().limits()
     rows, columns = torch.ones_like(at.mu, dtype=torch.bool), torch.ones_like(nu, dtype=torch.bool)
     if model.bounded:
         rows, columns = source.potential < 0, target.potential < 0
     elif model.softness == 0:  # a constant may move between the sides
         columns = torch.arange(nu.shape[-1], device=nu.device) != plan.sum(-2).argmax(-1, keepdim=True)
-    system = System(plan, source.shares, target.shares.mT, rows, columns)
-    u, v, price = system.solve(model, by_plan, by_f, by_g, isinstance(model.marginals, FixedMass))
-    rest = by_plan - u[..., :, None] - v[..., None, :] - price
+    shares = [_ratio(side.row, side.ratio[..., None]) for side in (source, target)]
+    u, v, price = _solve(model, plan, *shares, rows, columns, by, isinstance(model.marginals, FixedMass))
+    rest = by[0] - u[..., :, None] - v[..., None, :] - price
     by_mu, by_nu = u, v
     if model.softness > 0:
         by_mu, by_nu = u * source.ratio, v * target.ratio
@@ -196,10 +187,8 @@ def adjoint(
     return -plan * rest / model.epsilon, by_mu, by_nu
 
 
-def _adjoint_with_dummies(
-    at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """That of the balanced problem with its dummies: every constraint is active, and one potential is free.
+def _adjoint_with_dummies(at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor) -> Triple:
+    """The adjoint of the balanced problem with its dummies: every constraint is active, and one potential is free.
 
     If mass is fixed, the dummies leave it to the others, and exchange nothing. In terms of the potentials f', g' of
     the balanced problem,  f = f' + g'_dummy - epsilon log(mu |mu| / (|mu| + |nu|)).
@@ -208,7 +197,7 @@ def _adjoint_with_dummies(
     epsilon, n, m = model.epsilon, *plan.shape[-2:]
     totals = mu.sum(-1, keepdim=True), nu.sum(-1, keepdim=True)
     total = _positive(totals[0] + totals[1])
-    source, target = at.limits(), at.turned().limits()
+    source, target = at.limits(), at.transposed().limits()
     slack = (totals[0] / total) * (source.potential / epsilon).exp()
     spill = (totals[1] / total) * (target.potential / epsilon).exp()
     exchanged = plan.sum((-2, -1))[..., None]
@@ -218,12 +207,11 @@ def _adjoint_with_dummies(
     whole = torch.cat([torch.cat([plan, last_row[..., None, :-1]], -2), last_column[..., None]], -1)
     rows = torch.cat([torch.cat([source.row, slack[..., None]], -1), last_row[..., None, :]], -2)
     columns = torch.cat([torch.cat([target.row, spill[..., None]], -1), last_column[..., None, :]], -2)
-    shares = [_ratio(side, side.sum(-1, keepdim=True).expand_as(side)) for side in (rows, columns)]
+    shares = [_ratio(side, side.sum(-1, keepdim=True)) for side in (rows, columns)]
     free = torch.arange(m + 1, device=plan.device).expand(whole[..., 0, :].shape) < m
-    system = System(whole, shares[0], shares[1].mT, torch.ones_like(whole[..., 0], dtype=torch.bool), free)
     f_sum, g_sum = by_f.sum(-1, keepdim=True), by_g.sum(-1, keepdim=True)
     by = torch.nn.functional.pad(by_plan, (0, 1, 0, 1)), torch.cat([by_f, g_sum], -1), torch.cat([by_g, f_sum], -1)
-    u, v, _ = system.solve(model, *by)
+    u, v, _ = _solve(model, whole, *shares, torch.ones_like(whole[..., 0], dtype=torch.bool), free, by)
     rest = by_plan - u[..., :n, None] - v[..., None, :m]
     common = (f_sum + g_sum) / total
     by_mu = u[..., :n] + v[..., m:] - epsilon * (_ratio(by_f, mu) + _ratio(f_sum, totals[0]) - common)
@@ -231,43 +219,40 @@ def _adjoint_with_dummies(
     return -plan * rest / epsilon, by_mu, by_nu
 
 
-class System(NamedTuple):
-    """The linear equations for the potentials of a plan, how its rows and its columns are shared, and which are active.
+def _solve(
+    model: Model,
+    plan: torch.Tensor,
+    row_shares: torch.Tensor,
+    column_shares: torch.Tensor,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    by: Triple,
+    priced: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    """Derivatives by the sums of active rows and columns, and by the mass if that is `priced`.
 
     Active rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
-    of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if weighted.
+    of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if weighted. In each row,
+    (1 + softness) u_i is the mean of  by_ij - v_j - price;  in each column, (1 + softness) v_j is that of
+    by_ij - u_i - price;  the price is the mean of all  by_ij - u_i - v_j. The rows are eliminated.
     """
-
-    plan: torch.Tensor
-    row_shares: torch.Tensor
-    column_shares: torch.Tensor
-    rows: torch.Tensor
-    columns: torch.Tensor
-
-    def solve(
-        self, model: Model, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor, priced: bool = False
-    ) -> tuple[torch.Tensor, torch.Tensor, Any]:
-        """Derivatives by the sums of rows and columns, and by the mass if that is `priced`.
-
-        In each row, (1 + softness) u_i is the mean of  by_ij - v_j - price;  in each column, (1 + softness) v_j is that
-        of  by_ij - u_i - price;  the price is the mean of all  by_ij - u_i - v_j. The rows are eliminated.
-        """
-        r, c, stiff = self.plan.sum(-1), self.plan.sum(-2), 1 + model.softness
-        p = (self.row_shares * by_plan).sum(-1) + model.epsilon * _ratio(by_f, r)
-        q = (self.column_shares * by_plan).sum(-2) + model.epsilon * _ratio(by_g, c)
-        inverse, active, means = self.rows / stiff, self.columns, self.column_shares.mT
-        square, shares = torch.diag_embed(torch.full_like(c, stiff * (1 + RIDGE))), self.row_shares
-        if priced:
-            mass = _positive(r.sum(-1, keepdim=True))
-            means = torch.cat([means, (r / mass)[..., None, :]], -2)
-            shares = torch.cat([shares, torch.ones_like(r)[..., None]], -1)
-            square = torch.cat([square, (c / mass)[..., None, :]], -2)
-            square = torch.cat([square, torch.ones_like(square[..., :1])], -1)
-            q = torch.cat([q, ((by_plan * self.plan).sum((-2, -1))[..., None] / mass)], -1)
-            active = torch.cat([active, torch.ones_like(active[..., :1])], -1)
-        schur = torch.where(active[..., None], square - means @ (inverse[..., None] * shares), 0.0)
-        schur = schur + torch.diag_embed(torch.where(active, 0.0, 1.0))
-        right = torch.where(active, q - (means @ (inverse * p)[..., None])[..., 0], 0.0)
-        solved = torch.linalg.solve(schur, right)
-        u = inverse * (p - (shares @ solved[..., None])[..., 0])
-        return (u, solved[..., :-1], solved[..., -1:, None]) if priced else (u, solved, 0.0)
+    (by_plan, by_f, by_g), stiff = by, 1 + model.softness
+    r, c = plan.sum(-1), plan.sum(-2)
+    p = (row_shares * by_plan).sum(-1) + model.epsilon * _ratio(by_f, r)
+    q = (column_shares.mT * by_plan).sum(-2) + model.epsilon * _ratio(by_g, c)
+    inverse, active, means, shares = rows / stiff, columns, column_shares, row_shares
+    square = torch.diag_embed(torch.full_like(c, stiff * (1 + RIDGE)))
+    if priced:
+        mass = _positive(r.sum(-1, keepdim=True))
+        means = torch.cat([means, (r / mass)[..., None, :]], -2)
+        shares = torch.cat([shares, torch.ones_like(r)[..., None]], -1)
+        square = torch.cat([square, (c / mass)[..., None, :]], -2)
+        square = torch.cat([square, torch.ones_like(square[..., :1])], -1)
+        q = torch.cat([q, ((by_plan * plan).sum((-2, -1))[..., None] / mass)], -1)
+        active = torch.cat([active, torch.ones_like(active[..., :1])], -1)
+    schur = torch.where(active[..., None], square - means @ (inverse[..., None] * shares), 0.0)
+    schur = schur + torch.diag_embed(torch.where(active, 0.0, 1.0))
+    right = torch.where(active, q - (means @ (inverse * p)[..., None])[..., 0], 0.0)
+    solved = torch.linalg.solve(schur, right)
+    u = inverse * (p - (shares @ solved[..., None])[..., 0])
+    return (u, solved[..., :-1], solved[..., -1:, None]) if priced else (u, solved, 0.0)

@@ -79,7 +79,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 def has_machine_code(compiled: Any) -> bool:
-    """Whether a kernel was compiled for this machine before, by this process or, as its files on disk tell, another."""
+    """Whether a kernel was compiled for this machine before, by this process or, according to its cache, another."""
     if compiled.signatures:
         return True
     with suppress(AttributeError, OSError):

@@ -4,37 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from threading import Thread
+from typing import TypeVar
+
+T = TypeVar("T")
 
 # How long an interrupted call waits for its threads, which need a fraction of this unless one never got going.
 SECONDS_TO_END = 10.0
 
 
-def run_together(jobs: Sequence[Callable[[], None]]) -> None:
-    """Run all jobs, the first on the calling thread, and return when all are done.
+def run_together(jobs: Sequence[Callable[[], T]]) -> list[T]:
+    """Run all jobs, the first on the calling thread, and return their results when all are done.
 
     Plain threads rather than a pool: Ctrl-C inside the locks of `concurrent.futures` can leave one locked, and its
     workers waiting for ever. Here a worker needs no lock to finish.
 
     Examples
     --------
-    >>> done = []
-    >>> run_together([lambda: done.append(1), lambda: done.append(2)])
-    >>> sorted(done)
+    >>> run_together([lambda: 1, lambda: 2])
     [1, 2]
     """
+    results: dict[int, T] = {}
     errors: list[BaseException] = []
 
-    def guarded(job: Callable[[], None]) -> None:
+    def guarded(number: int) -> None:
         try:
-            job()
+            results[number] = jobs[number]()
         except BaseException as error:
             errors.append(error)
 
-    threads = [Thread(target=guarded, args=(job,), daemon=True) for job in jobs[1:]]
+    threads = [Thread(target=guarded, args=(number,), daemon=True) for number in range(1, len(jobs))]
     try:
         for thread in threads:
             thread.start()
-        jobs[0]()
+        results[0] = jobs[0]()
         for thread in threads:
             thread.join()
     except BaseException:
@@ -44,3 +46,4 @@ def run_together(jobs: Sequence[Callable[[], None]]) -> None:
         raise
     if errors:
         raise errors[0]
+    return [results[number] for number in range(len(jobs))]

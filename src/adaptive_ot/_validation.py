@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -255,6 +255,55 @@ def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     if array.shape != (size,):
         raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label per point.")
     return classes, members
+
+
+def numbers(name: str, given: Any, *shapes: tuple[int, ...], missing: bool = False) -> np.ndarray:
+    """Return finite numbers in one of these shapes, by default one-dimensional; NaN marks `missing` ones if allowed.
+
+    Examples
+    --------
+    >>> numbers("mass", [1, 2], (2,), (2, 3))
+    array([1., 2.])
+    """
+    try:
+        array = np.asarray(given)
+        array = array.astype(float) if array.dtype.kind in REAL + "O" else np.array(None)
+    except (ValueError, TypeError, RuntimeError):
+        array = np.array(None)
+    if array.dtype != float:
+        raise InvalidInput(name, "must hold numbers", describe(given), "Give numbers.")
+    if array.shape not in shapes if shapes else array.ndim != 1:
+        rule = f"must have shape {' or '.join(map(str, shapes))}" if shapes else "must be a sequence of numbers"
+        raise InvalidInput(name, rule, f"shape {array.shape}", "Give one number for each.")
+    if not (np.isfinite(array) | (missing & np.isnan(array))).all():
+        remedy = "Use NaN for missing numbers." if missing else "Leave it out."
+        raise InvalidInput(name, "must be finite", f"{array[~np.isfinite(array)][0]}", remedy)
+    return array
+
+
+def named_number(name: str, given: Any, *, missing: bool = False) -> tuple[str, float]:
+    """Return a name and a finite number, or NaN if it may be `missing`."""
+    if not (isinstance(given, tuple) and len(given) == 2):
+        raise InvalidInput(name, "must be a name and a number", describe(given), 'As in ("source only", 0.5).')
+    return str(given[0]), float(numbers(f"{name}[1]", [given[1]], (1,), missing=missing)[0])
+
+
+def sequence(name: str, given: Any, remedy: str) -> None:
+    """Check that `given` is a list, a tuple or an array, but not text."""
+    if isinstance(given, str | bytes) or not isinstance(given, Sequence | np.ndarray):
+        raise InvalidInput(name, "must be a list", describe(given), remedy)
+
+
+def not_empty(name: str, given: Sized, remedy: str) -> None:
+    """Check that `given` has entries."""
+    if not len(given):
+        raise InvalidInput(name, "must hold at least one", "none", remedy)
+
+
+def mapping(name: str, given: Any) -> None:
+    """Check that `given` has at least one value under a name."""
+    instance(name, given, Mapping)
+    not_empty(name, given, "Give one under its name.")
 
 
 def tensor(name: str, value: Any) -> None:

@@ -1,9 +1,9 @@
 """Differentiate through transport with PyTorch.
 
-The value is differentiated by the envelope theorem: its gradient with respect to the cost is the plan, with respect to
-the weights the potentials, or what the model makes of them. The entropic plan is differentiated implicitly, by one
-linear system for the potentials at the solution, with the constraints that are active there. That system can be
-differentiated in turn, so entropic values and plans have derivatives of every order.
+The value is differentiated by the envelope theorem: its gradient with respect to the cost is the plan; with respect to
+the weights, it follows from the potentials. The entropic plan is differentiated implicitly, by one linear system for
+the potentials at the solution, with the constraints that are active there. That system can be differentiated in turn,
+so entropic values and plans have derivatives of every order.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ try:
 except ImportError:
     raise MissingDependency("torch", "torch") from None
 
-from adaptive_ot._derivatives import Model, Point, adjoint, slopes
+from adaptive_ot._derivatives import Model, Point, Triple, adjoint, slopes
 
-Given = ParamSpec("Given")
+Arguments = ParamSpec("Arguments")
 
 
-def _uncompiled(function: Callable[Given, torch.Tensor]) -> Callable[Given, torch.Tensor]:
-    """The function, left to the interpreter where `torch.compile` compiles its caller: solvers are no graphs."""
+def _uncompiled(function: Callable[Arguments, torch.Tensor]) -> Callable[Arguments, torch.Tensor]:
+    """Leave the function to the interpreter where `torch.compile` compiles its caller: a solver is not a graph."""
 
     @wraps(function)
-    def called(*arguments: Given.args, **options: Given.kwargs) -> torch.Tensor:
+    def called(*arguments: Arguments.args, **options: Arguments.kwargs) -> torch.Tensor:
         if torch.compiler.is_compiling():
             apart: Any = torch.compiler.disable(function)
             return apart(*arguments, **options)
@@ -75,8 +75,7 @@ def transport_value(
     >>> value.item(), cost.grad.tolist()
     (-1.5, [[0.5, 0.0], [0.0, 0.0]])
     """
-    solver = Exact() if solver is None else solver
-    model = Model.of(marginals, solver)
+    model = Model.of(marginals, Exact() if solver is None else solver)
     return _Solved.apply(*_tensors(cost, source_weights, target_weights), model)[0].to(cost.dtype)
 
 
@@ -89,7 +88,7 @@ def transport_plan(
     marginals: Marginals | None = None,
     solver: Exact | Entropic,
 ) -> torch.Tensor:
-    """The plan, as a tensor to differentiate; parameters as for `transport_value`, but the solver must be given.
+    """The plan as a tensor to differentiate; parameters as for `transport_value`, but the solver is required.
 
     An exact plan jumps from one vertex to another and is constant in between: there is nothing to differentiate.
 
@@ -118,22 +117,20 @@ def transport_plan(
     return plan
 
 
-def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> Triple:
     """Cost and weights as tensors in float64, with their graphs."""
     check.tensor("cost", cost)
     if cost.ndim not in (2, 3):
         raise InvalidInput("cost", "must have two dimensions, or three for a batch", cost.ndim, "Reshape it.")
-    sides = []
-    for name, given, size in (
-        ("source_weights", source_weights, cost.shape[-2]),
-        ("target_weights", target_weights, cost.shape[-1]),
-    ):
-        side = torch.full((size,), 1 / max(1, size), dtype=torch.float64, device=cost.device)
-        if given is not None:
-            check.tensor(name, given)
-            side = given.double()
-        sides.append(side.expand(len(cost), -1) if cost.ndim == 3 and side.ndim == 1 else side)
-    return cost.double(), sides[0], sides[1]
+
+    def side(name: str, weights: Any, size: int) -> torch.Tensor:
+        if weights is None:
+            weights = torch.full((size,), 1 / max(1, size), dtype=torch.float64, device=cost.device)
+        check.tensor(name, weights)
+        return weights.double().expand(len(cost), -1) if cost.ndim > weights.ndim + 1 else weights.double()
+
+    n, m = cost.shape[-2:]
+    return cost.double(), side("source_weights", source_weights, n), side("target_weights", target_weights, m)
 
 
 class _Solved(Function):
@@ -170,8 +167,9 @@ class _Solved(Function):
             side = by_value[..., None]
             gradients = side[..., None] * by_cost, side * by_mu, side * by_nu
         if any(given is not None for given in by_solution):
-            given = (torch.zeros_like(s) if b is None else b for s, b in zip(solution, by_solution, strict=True))
-            gradients = [a + b for a, b in zip(gradients, adjoint(at, *given), strict=True)]
+            pairs = zip(solution, by_solution, strict=True)
+            plan, f, g = (torch.zeros_like(each) if by is None else by for each, by in pairs)
+            gradients = [a + b for a, b in zip(gradients, adjoint(at, (plan, f, g)), strict=True)]
         return *gradients, None
 
     @staticmethod
@@ -194,7 +192,7 @@ class _Solved(Function):
 
 
 class _Once(Function):
-    """Passes a derivative on, and refuses to differentiate it by the inputs that it depends on."""
+    """Pass a derivative on, and refuse to differentiate it by the inputs that it depends on."""
 
     @staticmethod
     def forward(derivative: Any, *inputs: Any) -> Any:

@@ -1,42 +1,75 @@
 """What a cost can be: a dense array, a SciPy sparse matrix, or two point clouds whose cost matrix never exists.
 
-Every cost answers the same three questions: its shape, a block of rows, and single entries.
+Every cost answers the same questions: see `Cost`.
 """
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 
+if TYPE_CHECKING:
+    from scipy import sparse
+
 # Up to this many pairs the median distance is taken over all of them, beyond it over a fixed sample.
 PAIRS_FOR_MEDIAN = 1_000_000
+
+# Rows of which a cost of points shows its costs.
+ROWS_SAMPLED = 16
 
 # Numbers held at once where pairs are evaluated one by one.
 NUMBERS_AT_ONCE = 4_000_000
 
 
-class Cost(Protocol):
-    """What a solver may ask of a cost."""
+class Cost(ABC):
+    """What an engine may ask of a cost.
 
+    `layout` says how the pairs are stored: ``"dense"``, ``"sparse"`` (only stored pairs are allowed) or ``"points"``
+    (the matrix is never formed). Each engine has one table of what serves a layout.
+    """
+
+    layout: Literal["dense", "sparse", "points"]
     shape: tuple[int, int]
     kind: ArrayKind
 
+    @abstractmethod
     def block(self, start: int, stop: int) -> np.ndarray:
         """Rows start:stop as a dense array, +inf where a pair is forbidden."""
-        ...
 
+    @abstractmethod
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The costs of single pairs in float64."""
-        ...
+
+    def sample(self) -> Any:
+        """All stored costs; those of some rows where the matrix is never formed."""
+        n = self.shape[0]
+        return np.concatenate([self.block(i, i + 1) for i in range(0, n, 1 + n // ROWS_SAMPLED)])
+
+    def allowed_pairs(self) -> sparse.csr_array | None:
+        """One for every pair that may carry mass, or None if all pairs may."""
+        return None
+
+    def check_highest(self) -> None:
+        """Refuse costs that are too large to be summed."""
+        return  # distances are bounded as coordinates are
+
+    @property
+    def positions(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Source and target points, if the cost is made from points that have coordinates."""
+        return None
 
 
-class ArrayCost:
+class ArrayCost(Cost):
     """A dense cost matrix."""
+
+    layout = "dense"
 
     def __init__(self, cost: Any) -> None:
         self.kind = ArrayKind.of(cost)
@@ -56,9 +89,24 @@ class ArrayCost:
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return to_numpy(self.array[rows, columns]).astype(np.float64)
 
+    def sample(self) -> Any:
+        return self.array
 
-class SparseCost:
+    def allowed_pairs(self) -> sparse.csr_array | None:
+        if math.prod(self.shape) == 0 or float(self.array.max()) < math.inf:
+            return None
+        from scipy import sparse
+
+        return sparse.csr_array(np.isfinite(to_numpy(self.array)).astype(np.float64))
+
+    def check_highest(self) -> None:
+        check.highest_cost(self.array)
+
+
+class SparseCost(Cost):
     """Only stored pairs may carry mass."""
+
+    layout = "sparse"
 
     def __init__(self, cost: Any) -> None:
         self.kind = ArrayKind.of(cost)
@@ -87,9 +135,25 @@ class SparseCost:
         keys, costs = np.append(keys, -1), np.append(stored.data, np.inf)  # the end stands for every absent pair
         return np.where(keys[place] == wanted, costs[place], np.inf)
 
+    def sample(self) -> np.ndarray:
+        return self.matrix.data
 
-class PointCost:
+    def allowed_pairs(self) -> sparse.csr_array | None:
+        if self.matrix.nnz == math.prod(self.shape):
+            return None
+        from scipy import sparse
+
+        matrix = self.matrix
+        return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=self.shape)
+
+    def check_highest(self) -> None:
+        check.highest_cost(self.matrix.data)
+
+
+class PointCost(Cost):
     """distance_weight |x_i - z_j|^2 - class_weight <p_i, q_j> - offset, from points and class scores in float64."""
+
+    layout = "points"
 
     def __init__(
         self,
@@ -110,6 +174,10 @@ class PointCost:
         self.offset = offset
         self.shape = (x.shape[0], z.shape[0])
 
+    @property
+    def positions(self) -> tuple[np.ndarray, np.ndarray] | None:
+        return (self.x, self.z) if self.x.shape[1] else None
+
     def block(self, start: int, stop: int) -> np.ndarray:
         from scipy.spatial.distance import cdist
 
@@ -126,14 +194,14 @@ class PointCost:
 
 
 class DistanceCost(PointCost):
-    """The cost |x_i - z_j|^2 - reach^2: pairs closer than `reach` attract mass, pairs farther apart never carry any.
+    """The cost |x_i - z_j|^2 - reach^2: pairs closer than `reach` attract mass.
 
     Parameters
     ----------
     x, z
         Source and target points, one a row. The cost matrix is never formed.
     reach
-        The distance at which matching stops to pay.
+        The distance beyond which a match no longer pays off.
 
     Examples
     --------

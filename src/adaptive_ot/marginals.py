@@ -1,16 +1,18 @@
-"""What the marginals of a transport plan must satisfy: the models of the family, and what proves an answer to each.
+"""The models of the family: what each one asks of the marginals of a plan, and what proves an answer.
 
-Every model is a convex problem over plans G >= 0 with row sums r and column sums c, and every one has a dual over
-potentials with f_i + g_j + price <= C_ij, where only `FixedMass` has a price of mass. So any source potential f,
-together with ``lowest_j = min_i C_ij - f_i``, proves a lower bound: that is what `Marginals.bound` turns them into.
+Every model is a convex problem over plans G >= 0 with row sums r and column sums c. Every model has a dual over
+potentials with f_i + g_j + price <= C_ij; only `FixedMass` has a price of mass. Any source potential f, together with
+``lowest_j = min_i C_ij - f_i``, therefore proves a lower bound, which `Marginals.bound` computes.
+
+Most models ask something of the row sums and, independently, something of the column sums: a `Side` describes one of
+the two. Engines read only what a model declares, so a new model is a subclass of `Marginals` and nothing else.
 """
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -18,13 +20,13 @@ from adaptive_ot import _validation as check
 from adaptive_ot._ball import Ball
 from adaptive_ot.errors import InvalidInput
 
-# Totals that differ by less than this part are meant to be equal: float32 weights rarely sum to one.
+# Totals that differ by less than this share are meant to be equal: float32 weights rarely sum to one.
 SAME_TOTAL = 1e-6
 
 # More than the relative error of a few operations in float64.
 ROUNDING = 2.0**-50
 
-# Ratios closer to one than this have divergences that must be summed as a series: the closed form cancels.
+# Divergences of ratios closer to one than this are summed as a series, because the closed form cancels.
 NEARLY_ONE = 1e-3
 
 Weights = tuple[np.ndarray, np.ndarray]
@@ -38,37 +40,118 @@ class Bound(NamedTuple):
     price: float = 0.0
 
 
-class Marginals(ABC):
-    """What a model asks of the row sums r and column sums c of a plan, given weights mu and nu."""
+class Refusal(NamedTuple):
+    """Why an engine cannot solve a model, and what to use instead."""
 
-    title: ClassVar[str]
+    rule: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Side:
+    """What the sums of one side, the rows or the columns, must satisfy.
+
+    The sums are at most the weights (`bounded`), equal to the weights (neither), or pay `tau` for every unit of their
+    Kullback-Leibler divergence from the weights.
+    """
+
+    bounded: bool = False
+    tau: float = math.inf
+
+    @property
+    def soft(self) -> bool:
+        """Whether the sums may differ from the weights in either direction."""
+        return self.tau < math.inf
+
+    @property
+    def highest_potential(self) -> float:
+        """Feasible potentials are at most this."""
+        return 0.0 if self.bounded else check.LARGEST
+
+    def cut(self, weights: np.ndarray, potential: np.ndarray) -> np.ndarray:
+        """The part of a potential that proves most; a point without weight need not be reached."""
+        if self.soft:
+            return potential
+        return (
+            np.minimum(potential, 0.0) if self.bounded else np.where(weights > 0, potential, np.minimum(potential, 0))
+        )
+
+    def worth(self, weights: np.ndarray, potential: np.ndarray) -> float:
+        """What a potential adds to the dual."""
+        if not self.soft:
+            return _sum(weights * potential)
+        if not weights.any():
+            return 0.0
+        with np.errstate(over="ignore"):  # hopeless potentials prove nothing, -inf
+            grown = float(np.expm1(_log_mean_exp(weights, -potential / self.tau)))
+        return -self.tau * _sum(weights) * (grown + ROUNDING * abs(grown))
+
+    def violation(self, weights: np.ndarray, sums: np.ndarray) -> float:
+        """By how much the sums break the rule at worst."""
+        if self.soft:
+            return float(sums[weights == 0].max(initial=0.0))
+        excess = sums - weights
+        return float((excess if self.bounded else np.abs(excess)).max(initial=0.0))
+
+    def penalty(self, weights: np.ndarray, sums: np.ndarray) -> float:
+        """What the sums add to the objective."""
+        return self.tau * _divergence(sums, weights) if self.soft else 0.0
+
+
+AT_MOST, EQUAL = Side(bounded=True), Side()
+
+
+class Marginals:
+    """What a model asks of the row sums r and column sums c of a plan, given weights mu and nu.
+
+    A subclass declares its `title` and its `sides`. The exact engine solves ``"adaptive"`` models, whose mass is free,
+    ``"prescribed"`` ones, which move the mass `prescribed`, and ``"robust"`` ones. The entropic engine solves every
+    model with two sides. A model that an engine cannot solve says why (`no_exact_form`, `no_entropic_form`).
+    """
+
+    title: str
+    sides: tuple[Side, Side]
+    exact_method: Literal["adaptive", "prescribed", "robust"] = "adaptive"
+    no_exact_form: Refusal | None = None
+    no_entropic_form: Refusal | None = None
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         """The weights (of one problem, or a row for each of many) as the model takes them, if they fit it."""
         return mu, nu
 
+    def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
+        """The mass that must move, for models that prescribe it."""
+        return float(mu.sum())
+
+    def most_mass(self, mu: np.ndarray, nu: np.ndarray) -> float:
+        """The most mass that can move; infinite if the marginals may exceed the weights."""
+        totals = zip((mu, nu), self.sides, strict=True)
+        return float(min((weights.sum() for weights, side in totals if not side.soft), default=math.inf))
+
     def clipped(self, source_potential: np.ndarray) -> np.ndarray:
         """The nearest potential that is feasible for the dual."""
-        return np.minimum(source_potential, check.LARGEST)
+        return np.minimum(source_potential, self.sides[0].highest_potential)
 
-    @abstractmethod
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         """What a (clipped) source potential proves, with lowest_j = min_i C_ij - f_i."""
+        g = self.sides[1].cut(nu, lowest)
+        return Bound(self.sides[0].worth(mu, f) + self.sides[1].worth(nu, g), g)
 
-    @abstractmethod
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         """By how much marginals break the rules at worst."""
+        return max(self.sides[0].violation(mu, r), self.sides[1].violation(nu, c))
 
     def penalty(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         """What the objective has beside the cost of the plan."""
-        return 0.0
+        return self.sides[0].penalty(mu, r) + self.sides[1].penalty(nu, c)
 
 
 @dataclass(frozen=True)
 class AtMost(Marginals):
     """Adaptive transport: row sums at most the source weights, column sums at most the target weights.
 
-    How much mass moves is not prescribed: pairs of negative cost attract it, pairs of positive cost never carry any.
+    The mass that moves is not prescribed: pairs of negative cost attract it, and no optimal plan uses pairs of positive
+    cost.
 
     Examples
     --------
@@ -77,17 +160,8 @@ class AtMost(Marginals):
     0.5
     """
 
-    title: ClassVar[str] = "Adaptive transport"
-
-    def clipped(self, source_potential: np.ndarray) -> np.ndarray:
-        return np.minimum(source_potential, 0.0)
-
-    def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        g = np.minimum(lowest, 0.0)
-        return Bound(_sum(mu * f) + _sum(nu * g), g)
-
-    def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        return _excess(mu, nu, r, c)
+    title = "Adaptive transport"
+    sides = (AT_MOST, AT_MOST)
 
 
 @dataclass(frozen=True)
@@ -104,17 +178,12 @@ class Equal(Marginals):
     1.5
     """
 
-    title: ClassVar[str] = "Balanced transport"
+    title = "Balanced transport"
+    sides = (EQUAL, EQUAL)
+    exact_method = "prescribed"
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         return _balanced(mu, nu, "Equal")
-
-    def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        g = np.where(nu > 0, lowest, np.minimum(lowest, 0.0))  # a target without weight need not be reached
-        return Bound(_sum(mu * f) + _sum(nu * g), g)
-
-    def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        return max(float(np.abs(r - mu).max(initial=0.0)), float(np.abs(c - nu).max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -134,15 +203,14 @@ class FixedMass(Marginals):
     (1.5, 4.0)
     """
 
-    title: ClassVar[str] = "Partial transport"
+    title = "Partial transport"
+    sides = (AT_MOST, AT_MOST)
+    exact_method = "prescribed"
 
     mass: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mass", check.number("mass", self.mass, minimum=0.0))
-
-    def clipped(self, source_potential: np.ndarray) -> np.ndarray:
-        return np.minimum(source_potential, 0.0)
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         most = np.minimum(mu.sum(axis=-1), nu.sum(axis=-1)).min(initial=np.inf)
@@ -151,14 +219,13 @@ class FixedMass(Marginals):
             raise InvalidInput("mass", rule, f"{self.mass:.12g}", "Choose a smaller mass, or larger weights.")
         return mu, nu
 
-    def amount(self, mu: np.ndarray, nu: np.ndarray) -> float:
-        """The mass to move: what was asked for, up to rounding of the total weights."""
-        return float(min(self.mass, mu.sum(), nu.sum()))
+    def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
+        return float(min(self.mass, mu.sum(), nu.sum()))  # up to rounding of the total weights
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         # A price p of mass proves p * mass + <mu, f> + <nu, min(0, lowest - p)>. The best p is where the targets that
         # are cheaper can just take the mass.
-        amount = self.amount(mu, nu)
+        amount = self.prescribed(mu, nu)
         order = np.argsort(lowest, kind="stable")
         taken = np.cumsum(nu[order])
         enough = int(np.searchsorted(taken, amount * (1 - 1e-12)))
@@ -169,7 +236,7 @@ class FixedMass(Marginals):
         return Bound(_sum(mu * f) + _sum(nu * g) + price * amount, g, price)
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        return max(_excess(mu, nu, r, c), abs(float(r.sum()) - self.amount(mu, nu)))
+        return max(super().violation(mu, nu, r, c), abs(float(r.sum()) - self.prescribed(mu, nu)))
 
 
 @dataclass(frozen=True)
@@ -195,12 +262,17 @@ class SoftKL(Marginals):
            [0.  , 0.01]])
     """
 
-    title: ClassVar[str] = "Unbalanced transport"
+    title = "Unbalanced transport"
+    no_exact_form = Refusal(
+        "must be Entropic with SoftKL: without entropy it is no linear programme for the simplex to solve",
+        "Use Entropic(epsilon) with a small epsilon, or FixedMass/AtMost with Exact.",
+    )
 
     tau: float
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tau", check.number("tau", self.tau, minimum=check.SMALLEST))
+        object.__setattr__(self, "sides", (Side(tau=self.tau), Side(tau=self.tau)))
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         # A constant may move from one side to the other; where it proves most, both sides are due the same mass.
@@ -213,12 +285,6 @@ class SoftKL(Marginals):
         apart = _sum(np.concatenate([mu, -nu])) ** 2 / (math.sqrt(totals[0]) + math.sqrt(totals[1])) ** 2
         moved = -2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off
         return Bound(self.tau * (apart + moved - ROUNDING * (apart + abs(moved))), lowest)
-
-    def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        return max(float(side[weights == 0].max(initial=0.0)) for side, weights in ((r, mu), (c, nu)))
-
-    def penalty(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        return self.tau * (_divergence(r, mu) + _divergence(c, nu))
 
 
 @dataclass(frozen=True)
@@ -241,7 +307,14 @@ class ChiSquareBall(Marginals):
     (1.0, array([0.75, 0.25]))
     """
 
-    title: ClassVar[str] = "Robust transport"
+    title = "Robust transport"
+    sides = (EQUAL, EQUAL)  # of the best reweightings
+    exact_method = "robust"
+    no_entropic_form = Refusal(
+        "cannot be Entropic with ChiSquareBall: the ball ties all rows together, so there is no entropic step row "
+        "by row",
+        "Use Exact(), or SoftKL with Entropic.",
+    )
 
     rho: float
 
@@ -278,20 +351,61 @@ class ChiSquareBall(Marginals):
         return worst
 
 
+@dataclass(frozen=True)
+class PerSide(Marginals):
+    """A rule for the row sums and another one for the column sums; `solve` makes it from a pair of models.
+
+    Examples
+    --------
+    Semi-relaxed transport: every target is served in full, each source gives at most its weight.
+
+    >>> import adaptive_ot as aot
+    >>> aot.solve([[1.0, 2.0], [5.0, 9.0]], [1.0, 1.0], [0.5, 0.5], marginals=(aot.AtMost(), aot.Equal())).plan
+    array([[0.5, 0.5],
+           [0. , 0. ]])
+    """
+
+    source: Marginals
+    target: Marginals
+
+    def __post_init__(self) -> None:
+        for model in (self.source, self.target):
+            if not isinstance(model, AtMost | Equal | SoftKL):
+                rule = "must be AtMost, Equal or SoftKL on each side of a pair"
+                raise InvalidInput("marginals", rule, model, "FixedMass and ChiSquareBall rule both sides at once.")
+
+        sides = self.source.sides[0], self.target.sides[1]
+        names = f"{type(self.source).__name__}, {type(self.target).__name__}"
+        object.__setattr__(self, "sides", sides)
+        object.__setattr__(self, "title", f"Semi-relaxed transport ({names})")
+        object.__setattr__(self, "exact_method", "adaptive" if sides == (AT_MOST, AT_MOST) else "prescribed")
+        object.__setattr__(self, "no_exact_form", self.source.no_exact_form or self.target.no_exact_form)
+
+    def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
+        if self.sides == (EQUAL, EQUAL):
+            return _balanced(mu, nu, "Equal")
+        if self.sides == (EQUAL, AT_MOST):
+            return _fitting("source_weights", mu, nu), nu
+        if self.sides == (AT_MOST, EQUAL):
+            return mu, _fitting("target_weights", nu, mu)
+        return mu, nu
+
+    def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
+        return float((mu if self.sides[0] == EQUAL else nu).sum())
+
+
 def as_marginals(given: Any) -> Marginals:
-    """What a user may pass: a model, or None for adaptive transport."""
-    marginals = AtMost() if given is None else given
+    """What a user may pass: a model, a pair with one for each side, or None for adaptive transport."""
+    if isinstance(given, tuple | list) and len(given) == 2:
+        source, target = map(as_marginals, given)
+        return source if source == target else PerSide(source, target)
+    marginals: Any = AtMost() if given is None else given
     check.instance("marginals", marginals, Marginals)
     return marginals
 
 
 def _sum(terms: np.ndarray) -> float:
     return math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())
-
-
-def _excess(mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-    """By how much a marginal exceeds its weight at worst."""
-    return max(float((r - mu).max(initial=0.0)), float((c - nu).max(initial=0.0)))
 
 
 def _log_mean_exp(weights: np.ndarray, exponents: np.ndarray) -> float:
@@ -335,3 +449,18 @@ def _balanced(mu: np.ndarray, nu: np.ndarray, model: str) -> Weights:
             "Scale them, or use AtMost, FixedMass or SoftKL.",
         )
     return mu, nu * np.divide(source, target, out=np.ones_like(target), where=target > 0)
+
+
+def _fitting(name: str, weights: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """Weights that the other side can take in full, scaled down where only rounding is in the way."""
+    total, most = weights.sum(axis=-1, keepdims=True), limits.sum(axis=-1, keepdims=True)
+    over = total > most * (1 + SAME_TOTAL)
+    if over.any():
+        first = int(np.argmax(over))
+        raise InvalidInput(
+            name,
+            "must have a total of at most that of the other side, which has to serve them in full",
+            f"{total.flat[first]:.12g} against {most.flat[first]:.12g}",
+            "Scale the weights, or use AtMost or SoftKL on this side.",
+        )
+    return weights * np.divide(most, total, out=np.ones_like(total), where=total > most)

@@ -68,8 +68,8 @@ def mass_path(
     Suggestion(adaptive=0.5, elbow=0.5)
     """
     # Numba takes half a second to import; only those who solve pay for it.
-    from adaptive_ot.exact.near import NearPairs
-    from adaptive_ot.exact.parametric import Walk
+    from adaptive_ot.exact.parametric import ParametricSimplex
+    from adaptive_ot.exact.pricing import pricing_for
     from adaptive_ot.exact.simplex import slack_tree
     from adaptive_ot.exact.weights import whole_weights
 
@@ -78,8 +78,8 @@ def mass_path(
     problem = Problem.build(cost, source_weights, target_weights)
     if progress is not None:
         check.function("progress", progress)
-    near = NearPairs(problem.cost)
-    lowest = near.minima(np.zeros(problem.cost.shape[0]))[0].min(initial=np.inf)
+    pricing = pricing_for(problem.cost)
+    lowest = pricing.minima(np.zeros(problem.cost.shape[0]))[0].min(initial=np.inf)
     base = float(lowest) if np.isfinite(lowest) else 0.0
     weights = whole_weights(problem.source_weights, problem.target_weights)
 
@@ -87,7 +87,7 @@ def mass_path(
         if progress:
             progress(Progress("walking", 0, min(1.0, walk.mass / problem.most_mass), walk.pivots, 0, 0.0))
 
-    walk = Walk(near, slack_tree(weights.source, weights.target), weights, base, tell)
+    walk = ParametricSimplex(pricing, slack_tree(weights.source, weights.target), weights, base, tell)
     walk.to(2**62)
     return MassPath.of(problem, walk.steps(), weights, base)
 
@@ -151,14 +151,14 @@ class MassPath:
 
     def solution_at(self, mass: float) -> Solution:
         """The solution of `FixedMass(mass)`, with its certificate; `status` says whether that holds."""
-        from adaptive_ot.exact.near import NearPairs
-        from adaptive_ot.exact.parametric import Walk
+        from adaptive_ot.exact.parametric import ParametricSimplex
         from adaptive_ot.exact.partial import flow_of, solution_of
+        from adaptive_ot.exact.pricing import pricing_for
 
         mass = self._checked(mass)
         problem = replace(self.problem, marginals=FixedMass(mass))
-        near, goal = NearPairs(self.problem.cost), flow_of(mass, self._weights)
-        walk = Walk.repeated(near, self._weights, self._base, self._steps, goal)
+        pricing, goal = pricing_for(self.problem.cost), flow_of(mass, self._weights)
+        walk = ParametricSimplex.repeated(pricing, self._weights, self._base, self._steps, goal)
         return solution_of(problem, Exact(), walk, True, self._steps.tail.size)
 
     def suggest(self) -> Suggestion:
@@ -173,7 +173,7 @@ class MassPath:
         weights = self.problem.source_weights, self.problem.target_weights
         fixed = FixedMass(mass)
         fixed.checked(*weights)
-        mass = fixed.amount(*weights)
+        mass = fixed.prescribed(*weights)
         if mass > self.most_mass * (1 + 1e-9):
             raise Infeasible(mass, self.most_mass)
         return min(mass, self.most_mass)
@@ -189,7 +189,7 @@ class MassPath:
         if self.price.size:
             lines += [
                 f"  price     {self.price[0]:.6g} to {self.price[-1]:.6g} a unit",
-                f"  adaptive  mass {adaptive:.6g}, value {self.value_at(adaptive):.6g}",
-                f"  elbow     mass {elbow:.6g}, value {self.value_at(elbow):.6g}",
+                f"  adaptive  mass {adaptive:.6g}, value {np.interp(adaptive, self.mass, self.value):.6g}",
+                f"  elbow     mass {elbow:.6g}, value {np.interp(elbow, self.mass, self.value):.6g}",
             ]
         return "\n".join(lines)

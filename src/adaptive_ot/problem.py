@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import is_sparse
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
-from adaptive_ot.marginals import Bound, Marginals, SoftKL, as_marginals
+from adaptive_ot.marginals import Bound, Marginals, as_marginals
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,10 +52,13 @@ class Problem:
 
     @property
     def most_mass(self) -> float:
-        """What can move at most: the smaller of the two totals, unless marginals may exceed the weights."""
-        if isinstance(self.marginals, SoftKL):
-            return math.inf
-        return float(min(self.source_weights.sum(), self.target_weights.sum()))
+        """The most mass that can move."""
+        return self.marginals.most_mass(self.source_weights, self.target_weights)
+
+    @property
+    def prescribed_mass(self) -> float:
+        """The mass that must move, if the model prescribes it."""
+        return self.marginals.prescribed(self.source_weights, self.target_weights)
 
     def objective(self, plan: Any) -> float:
         """<C, plan>, and what the model adds to it; +inf if mass lies on a forbidden pair."""
@@ -85,13 +88,17 @@ class Problem:
         """What a source potential proves: the lower bound, and the target potential and price of mass behind it."""
         given = check.potential("source_potential", source_potential, self.source_weights.size)
         potential = self.marginals.clipped(given)
+        lowest = np.full(self.cost.shape[1], np.inf)
+        for start, rows in self.blocks():
+            np.minimum(lowest, (rows - potential[start : start + len(rows), None]).min(axis=0), out=lowest)
+        return self.marginals.bound(self.source_weights, self.target_weights, potential, lowest)
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Blocks of rows of the cost, each with its first row."""
         n, m = self.cost.shape
-        lowest = np.full(m, np.inf)
         step = max(1, NUMBERS_AT_ONCE // max(1, m))
         for start in range(0, n, step):
-            rows = self.cost.block(start, min(start + step, n))
-            np.minimum(lowest, (rows - potential[start : start + step, None]).min(axis=0), out=lowest)
-        return self.marginals.bound(self.source_weights, self.target_weights, potential, lowest)
+            yield start, self.cost.block(start, min(start + step, n))
 
     def gap(self, plan: Any, source_potential: Any) -> float:
         """How far a feasible `plan` can be from optimal at most, as proved by `source_potential`.

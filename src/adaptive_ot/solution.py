@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,8 +13,8 @@ from array_api_compat import is_torch_array
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import rounded_down, to_numpy
-from adaptive_ot.costs import ArrayCost, PointCost
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
 
 if TYPE_CHECKING:
@@ -135,7 +135,7 @@ class DenseTransport(Transport):
 
 
 def violation_of(problem: Problem, transport: Transport, marginals: tuple[np.ndarray, np.ndarray]) -> float:
-    """By how much a plan, of these marginals in float64, breaks the rules in the precision it is handed out in."""
+    """By how much a plan with these marginals breaks the rules in the precision of the input."""
     dtype = problem.cost.kind.dtype
     sums = marginals if dtype == np.float64 else transport.marginals(dtype)
     return problem.marginals.violation(problem.source_weights, problem.target_weights, *sums)
@@ -210,6 +210,56 @@ class Solution:
     price: float = 0.0
     active_share: float = 0.0
 
+    @classmethod
+    def certified(
+        cls,
+        problem: Problem,
+        transport: Transport,
+        marginals: tuple[np.ndarray, np.ndarray],
+        source_potential: np.ndarray,
+        bound: Bound,
+        *,
+        value: float,
+        status: Status,
+        iterations: int,
+        gap: float | None = None,
+        regularised_value: float | None = None,
+        target_potential: np.ndarray | None = None,
+        price: float | None = None,
+        active_share: float = 0.0,
+    ) -> Solution:
+        """The solution with this plan, judged by what its potentials prove; every engine ends here.
+
+        The gap, the target potential and the price default to those of the bound.
+        """
+        present, (rows, columns) = problem.cost.kind.present, marginals
+        return cls(
+            problem=problem,
+            transport=transport,
+            value=value,
+            regularised_value=value if regularised_value is None else regularised_value,
+            mass=float(rows.sum()),
+            source_marginal=present(rows),
+            target_marginal=present(columns),
+            source_potential=present(source_potential),
+            target_potential=present(bound.target_potential if target_potential is None else target_potential),
+            active_source=present(rows > active_share * problem.source_weights),
+            active_target=present(columns > active_share * problem.target_weights),
+            gap=max(0.0, value - bound.value) if gap is None else gap,
+            violation=violation_of(problem, transport, marginals),
+            status=status,
+            iterations=iterations,
+            price=bound.price if price is None else price,
+            active_share=active_share,
+        )
+
+    def with_active_share(self, share: float) -> Solution:
+        """The solution in which points are active that move more than this share of their weight."""
+        weights, present = (self.problem.source_weights, self.problem.target_weights), self.problem.cost.kind.present
+        marginals = to_numpy(self.source_marginal), to_numpy(self.target_marginal)
+        source, target = (present(side > share * weight) for side, weight in zip(marginals, weights, strict=True))
+        return replace(self, active_source=source, active_target=target, active_share=share)
+
     @cached_property
     def support(self) -> Support:
         """Sources, targets and masses of the pairs that carry mass, by source, then target."""
@@ -230,7 +280,7 @@ class Solution:
         Solvers keep only the pairs that carry mass; the dense array is made when it is first asked for.
         """
         cost = self.problem.cost
-        if not isinstance(cost, ArrayCost):
+        if cost.layout != "dense":
             return cost.kind.present_sparse(self.sparse_plan)
         return cost.kind.present_plan(self.transport.dense(cost.kind.dtype))
 
@@ -300,8 +350,8 @@ class Solution:
         cost = self.problem.cost
         n, m = cost.shape
         targets = check.points("target_points", target_points, rows=m)
-        if source_points is None and isinstance(cost, PointCost):
-            source_points = cost.x
+        if source_points is None and cost.positions:
+            source_points = cost.positions[0]
         moving = to_numpy(self.active_source)
         if source_points is None:
             if not moving.all():

@@ -8,12 +8,12 @@ from typing import Any
 from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
-from adaptive_ot.costs import ArrayCost
+from adaptive_ot.costs import as_cost
 from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch
 from adaptive_ot.entropic.solver import Entropic, solve_entropic
 from adaptive_ot.errors import InvalidInput, NotConverged
 from adaptive_ot.exact.solver import Exact, solve_exact
-from adaptive_ot.marginals import ChiSquareBall, Marginals, SoftKL, as_marginals
+from adaptive_ot.marginals import AtMost, Marginals, as_marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 
@@ -89,35 +89,28 @@ def solve(
 
 def _check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
     """Refuse models that a solver cannot solve."""
-    if isinstance(marginals, ChiSquareBall) and isinstance(solver, Entropic):
-        raise InvalidInput(
-            "solver",
-            "cannot be Entropic with ChiSquareBall: the ball ties all rows together, so there is no entropic step row "
-            "by row",
-            solver,
-            "Use Exact(), or SoftKL with Entropic.",
-        )
-    if isinstance(marginals, SoftKL) and isinstance(solver, Exact):
-        raise InvalidInput(
-            "solver",
-            "must be Entropic with SoftKL: without entropy it is no linear programme for the simplex to solve",
-            solver,
-            "Use Entropic(epsilon) with a small epsilon, or FixedMass/AtMost with Exact.",
-        )
+    refusal = marginals.no_exact_form if isinstance(solver, Exact) else marginals.no_entropic_form
+    if refusal is not None:
+        raise InvalidInput("solver", refusal.rule, solver, refusal.remedy)
 
 
 def _solve_one(problem: Problem, solver: Exact | Entropic, report: Callable[[Progress], None]) -> Solution:
     if isinstance(solver, Exact):
         return solve_exact(problem, solver, report)
     cost = problem.cost
-    if cost.kind.on_gpu and isinstance(cost, ArrayCost) and fits_one_program(problem.marginals, cost.shape):
-        return solve_entropic_batch(ProblemBatch.of(problem), solver, report)[0]
-    return solve_entropic(problem, solver, report)
+    if cost.kind.on_gpu and cost.layout == "dense" and fits_one_program(problem.marginals, cost.shape):
+        return solve_entropic_batch(ProblemBatch.of(problem), solver, report, _movable)[0]
+    return solve_entropic(problem, solver, report, _movable)
+
+
+def _movable(pairs: Any, mu: Any, nu: Any) -> float:
+    """The most mass that allowed pairs can move, for the entropic engine, which cannot tell."""
+    return solve_exact(Problem(as_cost(-pairs), mu, nu, AtMost()), Exact(), lambda _: None).mass
 
 
 def _solve_batch(problems: ProblemBatch, solver: Exact | Entropic, report: Callable[[Progress], None]) -> SolutionBatch:
     if isinstance(solver, Entropic):
-        return solve_entropic_batch(problems, solver, report)
+        return solve_entropic_batch(problems, solver, report, _movable)
     # Numba takes half a second to import; only those who solve pay for it.
     from adaptive_ot.exact.batch import solve_exact_batch
 

@@ -1,4 +1,4 @@
-"""Classifiers that learn from soft labels: a row of class shares, and a weight, for every sample."""
+"""Classifiers that learn from soft labels: class shares and a weight for every sample."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from threadpoolctl import threadpool_limits
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
 
-# What data count against regularisation, where features have a typical squared distance of 1: as C in scikit-learn.
+# Inverse strength of regularisation, like C in scikit-learn, for features of typical squared distance 1.
 STRENGTH = 10.0
 
-# L-BFGS stops when no derivative of the mean loss is larger, as in scikit-learn, or after so many steps.
+# L-BFGS stops if no derivative of the mean loss is larger, as in scikit-learn, or after this many steps.
 TOLERANCE = 1e-4
 STEPS = 1000
 
-# Smaller shares of a label are not worth a row of their own for a classifier that wants hard labels.
+# Smaller shares of a label get no row of their own for a classifier that needs hard labels.
 SMALLEST_SHARE = 0.02
 
 
 class LinearHead:
-    """Multinomial logistic regression, which starts every fit where the last one ended."""
+    """Multinomial logistic regression; every fit starts where the last one ended."""
 
     def __init__(self) -> None:
         self.weights = np.zeros((0, 0))
@@ -49,40 +49,40 @@ class LinearHead:
             return float(value), gradient.ravel()
 
         options = {"maxiter": STEPS, "gtol": TOLERANCE, "ftol": 64 * np.finfo(np.float64).eps}
-        with threadpool_limits(1, "blas"):  # the steps are too small to share, and threads that wait for others spin
+        with threadpool_limits(1, "blas"):  # the products are too small for threads, which would spin while they wait
             found = minimize(loss, self.weights.ravel(), jac=True, method="L-BFGS-B", options=options)
         self.weights = found.x.reshape(self.weights.shape)
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Class probabilities, one row a sample."""
+        """Class probabilities, one row per sample."""
         return softmax(x @ self.weights[:-1] + self.weights[-1], axis=1)
 
 
 class EstimatorHead:
-    """Any scikit-learn classifier with sample weights and `predict_proba`: soft labels become weighted copies."""
+    """Any scikit-learn classifier with sample weights and `predict_proba`; soft labels become weighted copies."""
 
     def __init__(self, estimator: Any, classes: int) -> None:
         check_learner(estimator, "predict_proba")
         if not has_fit_parameter(estimator, "sample_weight"):
-            remedy = "Use LogisticRegression(), or another that does; a pipeline can end in this estimator instead."
+            remedy = "Use another, such as LogisticRegression(); end a pipeline with our estimator instead."
             raise InvalidInput("estimator", "must accept sample_weight in fit", check.describe(estimator), remedy)
         self.estimator: Any = clone(estimator)
         self.classes = classes
 
     def fit(self, x: np.ndarray, shares: np.ndarray, weights: np.ndarray) -> None:
-        """Fit on one copy of a sample for every class that it may belong to."""
+        """Fit on one copy of a sample for each of its classes."""
         rows, labels = np.nonzero((shares > SMALLEST_SHARE) & (weights[:, None] > 0))
         self.estimator.fit(x[rows], labels, sample_weight=shares[rows, labels] * weights[rows])
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
-        """Class probabilities, one row a sample; classes that nobody had get none."""
+        """Class probabilities, one row per sample; zero for classes without samples."""
         result = np.zeros((len(x), self.classes))
         result[:, self.estimator.classes_] = self.estimator.predict_proba(x)
         return result
 
 
 def check_learner(estimator: Any, method: str) -> None:
-    """`estimator` is an instance of something that can be cloned, fitted, and asked."""
+    """`estimator` is an instance that can be cloned and fitted, and has this method."""
     if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in ("get_params", "fit", method)):
         remedy = f"Give an instance with fit and {method}."
         raise InvalidInput("estimator", f"must be an estimator with {method}", check.describe(estimator), remedy)

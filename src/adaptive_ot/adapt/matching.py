@@ -1,7 +1,7 @@
-"""Plans between the samples of two domains, and what follows from them: shares, labels, and moved sources.
+"""Transport plans between the samples of two domains, and what follows: shares, labels, and moved sources.
 
-Large domains are matched in batches: every source and every target belongs to one, and batches of equal number are
-matched with each other. Their plans, side by side, are a plan of the whole.
+Large domains are matched in batches: every sample belongs to one batch of sources or targets, and batches of equal
+number are matched with each other. Together their plans are a plan of the whole.
 """
 
 from __future__ import annotations
@@ -20,31 +20,32 @@ from adaptive_ot.solve import solve
 
 EPSILON = 0.1
 
-# Where nothing but distance is known, pairs attract each other that are closer than the median by this part of it, or
-# by one spread of all distances, if that is less: domains far apart have distances that hardly differ.
+# Matched by distance alone, a pair attracts mass if it is closer than the median by this part of the median, or by the
+# standard deviation of all distances if that is less: between domains far apart, distances hardly differ.
 CLEARLY = 0.1
 
-# What every class may send, whatever the target seems to hold: far too little to matter, enough to divide by.
-SMALLEST_ROOM = 1e-6
+# The smallest part of a class that may be sent, whatever the target holds of it: negligible, but not zero.
+SMALLEST_CAPACITY = 1e-6
 
-# A sample takes part if more than this share of its weight is transported.
-TAKES_PART = 0.5
+# A sample is matched if more than this share of its weight is transported. (A sample of a `Solution` is active already
+# if it carries any mass, or more than 1 % of its weight in an entropic plan.)
+MATCHED = 0.5
 
 
 class Matching(NamedTuple):
-    """What a plan says about every sample.
+    """The consequences of a plan for every sample.
 
     Attributes
     ----------
     mass
-        The transported mass, where both domains weigh 1.
+        The transported mass, if both domains weigh 1.
     source_share, target_share
-        How much of the weight of each source and target is transported.
+        The transported share of the weight of each source and target.
     moved
-        Where the sources go: to the mean of the targets they are sent to as far as they are sent, and along with the
-        mean displacement of all as far as they are not. So nobody is left behind, and nobody is sent to the origin.
+        The new positions of the sources: the transported share of a source moves to the mean of its targets, the rest
+        shifts by the average displacement.
     labels
-        The label that reaches each target, a mean of those of its sources; zero where nothing arrives.
+        The mean of the labels sent to each target; zero for targets that receive nothing.
     solution
         The plan, if one batch was enough.
     """
@@ -57,7 +58,7 @@ class Matching(NamedTuple):
     solution: Solution | None
 
 
-class Batch(NamedTuple):
+class MatchedBatch(NamedTuple):
     """Sources and targets (indices) that are matched with each other, and their relative squared distances."""
 
     sources: np.ndarray
@@ -66,20 +67,26 @@ class Batch(NamedTuple):
 
 
 class Matcher:
-    """Matches two sets of features again and again: distances are computed once, and relative to their median.
+    """Matches the same samples several times; distances are computed once, relative to the typical distance.
 
     Parameters
     ----------
     x, z
-        Features of sources and targets.
+        Features of sources and targets. Without targets, nothing is matched.
     strata
-        One number a source; batches get the same mixture of them.
+        A class number for each source; batches get the same mixture of classes.
     marginals, solver
-        The model, adaptive transport if None, and how to solve it, with a little entropy if None.
+        The transport model, adaptive by default, and the solver, with a little entropy by default.
     batch_size
         The largest number of samples of a domain that are matched at once.
     seed
-        Decides who is in which batch.
+        Draws the batches.
+
+    Attributes
+    ----------
+    typical
+        The typical squared distance: the median, as in `JointCost`, from the distances computed anyway. If most pairs
+        coincide up to rounding it is the mean, and 1 if all do. Without targets it is the mean between sources.
     """
 
     def __init__(
@@ -93,11 +100,15 @@ class Matcher:
         batch_size: int,
         seed: np.random.RandomState,
     ) -> None:
-        self.x, self.z, self.centre = x, z, z.mean(axis=0)
+        self.x, self.z, self.batches = x, z, []
         self.marginals = AtMost() if marginals is None else marginals
         if solver is None:
             solver = Exact() if isinstance(self.marginals, ChiSquareBall) else Entropic(EPSILON)
         self.solver = solver
+        if len(z) == 0:
+            self.typical, self.spread = float(2 * x.var(axis=0).sum()) or 1.0, 1.0
+            return
+        self.centre = z.mean(axis=0)
         count = -(-max(len(x), len(z)) // batch_size)
         count = min(count, len(x), len(z))  # no batch without sources or without targets
         sources, targets = seed.permutation(len(x)), seed.permutation(len(z))
@@ -110,10 +121,10 @@ class Matcher:
         self.spread = float(np.std(sample / self.typical)) or 1.0
 
     def by_distance(self, y: np.ndarray, beta: float) -> Matching:
-        """Match by features alone: pairs clearly closer than the median attract each other.
+        """Match by features alone: pairs clearly closer than the median attract mass.
 
-        Distances concentrate in high dimensions. They are measured in units of twice their spread here, so that most
-        costs lie between -1 and 1, as where classes agree or do not.
+        Distances concentrate in high dimensions. In units of twice their standard deviation, most costs lie between -1
+        and 1, like costs from agreeing and disagreeing classes.
         """
         scale, reach = beta / (2.0 * self.spread), 1.0 - min(CLEARLY, self.spread)
         return self._match(y, lambda batch: scale * (batch.distances - reach), np.ones(len(self.x)))
@@ -121,43 +132,39 @@ class Matcher:
     def by_class(self, p: np.ndarray, q: np.ndarray, kappa: float, beta: float) -> Matching:
         """Match by features and classes, with the scale-free joint cost beta (kappa |x - z|^2 / median - <p, q>).
 
-        Adaptive transport need not use all of a class: it may send as much as the target seems to hold of it, by the
-        probabilities or by the predictions, in doubt. Otherwise a class that is missing there would take targets from
-        the others, and a classifier would learn it from them.
+        Under adaptive transport every class has a capacity: it sends at most as much as the target holds of it, by the
+        probabilities or by the predictions, whichever is more. Otherwise a class missing in the target would take
+        targets from other classes, and a classifier would learn it from them.
         """
-        room = np.ones(len(p))
+        capacity = np.ones(len(p))
         if isinstance(self.marginals, AtMost):
             predicted = np.bincount(q.argmax(axis=1), minlength=q.shape[1]) / len(q)
             held = np.maximum(q.mean(axis=0), predicted)
-            room = p @ np.clip(held / p.mean(axis=0), SMALLEST_ROOM, 1.0)
+            capacity = p @ np.clip(held / p.mean(axis=0), SMALLEST_CAPACITY, 1.0)
 
-        def cost(batch: Batch) -> np.ndarray:
-            agreement = p[batch.sources].astype(batch.distances.dtype) @ q[batch.targets].T.astype(
-                batch.distances.dtype
-            )
+        def cost(batch: MatchedBatch) -> np.ndarray:
+            dtype = batch.distances.dtype
+            agreement = p[batch.sources].astype(dtype) @ q[batch.targets].T.astype(dtype)
             return beta * (kappa * batch.distances - agreement)
 
-        return self._match(p, cost, room)
+        return self._match(p, cost, capacity)
 
     def _typical(self, sample: np.ndarray) -> float:
-        """The median distance, or the mean where most pairs coincide, up to the digits that cancelled."""
         lengths = (np.einsum("ij,ij->i", side, side) for side in (self.x - self.centre, self.z - self.centre))
-        noise = 4 * np.finfo(self.x.dtype).eps * sum(float(np.median(length)) for length in lengths)
-        for typical in (float(np.median(sample)), float(np.mean(sample))):
-            if typical > noise:
-                return typical
-        return 1.0
+        rounding = 4 * np.finfo(self.x.dtype).eps * sum(float(np.median(length)) for length in lengths)
+        candidates = (float(np.median(sample)), float(np.mean(sample)))
+        return next((typical for typical in candidates if typical > rounding), 1.0)
 
-    def _batch(self, sources: np.ndarray, targets: np.ndarray) -> Batch:
-        x, z = self.x[sources], self.z[targets]
-        x, z = x - self.centre, z - self.centre  # fewer digits cancel
+    def _batch(self, sources: np.ndarray, targets: np.ndarray) -> MatchedBatch:
+        x, z = self.x[sources] - self.centre, self.z[targets] - self.centre  # fewer digits cancel
         distances = -2.0 * (x @ z.T)
         distances += np.einsum("ij,ij->i", x, x)[:, None]
         distances += np.einsum("ij,ij->i", z, z)
-        return Batch(sources, targets, np.maximum(distances, 0.0, out=distances))
+        return MatchedBatch(sources, targets, np.maximum(distances, 0.0, out=distances))
 
-    def _match(self, y: np.ndarray, cost_of: Callable[[Batch], np.ndarray], room: np.ndarray) -> Matching:
-        n, m, count = len(self.x), len(self.z), len(self.batches)
+    def _match(self, y: np.ndarray, cost_of: Callable[[MatchedBatch], np.ndarray], capacity: np.ndarray) -> Matching:
+        """Solve all batches; `capacity` is the part of every source that may be sent."""
+        n, m = len(self.x), len(self.z)
         y = y.reshape(n, -1)
         source_share, target_share = np.zeros(n), np.zeros(m)
         moved, labels = np.zeros(self.x.shape), np.zeros((m, y.shape[1]))
@@ -165,10 +172,9 @@ class Matcher:
         for batch in self.batches:
             cost = cost_of(batch)
             if isinstance(self.marginals, SoftKL):
-                cost = cost - cost.min()  # where moving pays, unbalanced transport would create mass
-            solution = solve(
-                cost, room[batch.sources] / len(batch.sources), marginals=self.marginals, solver=self.solver
-            )
+                cost = cost - cost.min()  # with negative costs, unbalanced transport would create mass
+            weights = capacity[batch.sources] / len(batch.sources)
+            solution = solve(cost, weights, marginals=self.marginals, solver=self.solver)
             plan = solution.plan
             source_share[batch.sources] = plan.sum(axis=1, dtype=np.float64) * len(batch.sources)
             target_share[batch.targets] = plan.sum(axis=0, dtype=np.float64) * len(batch.targets)
@@ -177,21 +183,15 @@ class Matcher:
         mass = float(source_share.mean())
         if mass > 0:
             displacement = moved.mean(axis=0) - source_share @ self.x / n
-            staying = np.maximum(0.0, 1.0 - source_share / room)[:, None]
-            going = np.maximum(room, source_share)[:, None]  # unbalanced transport may send more than there is
+            staying = np.maximum(0.0, 1.0 - source_share / capacity)[:, None]
+            going = np.maximum(capacity, source_share)[:, None]  # unbalanced transport may send more than there is
             moved = moved / going + staying * (self.x + displacement / mass)
         else:
             moved = self.x.astype(np.float64)
         labels = np.divide(labels, target_share[:, None], out=np.zeros(labels.shape), where=target_share[:, None] > 0)
-        only = solution if count == 1 else None
-        return Matching(mass, source_share, target_share, moved, labels, only)
-
-
-def nothing_matched(x: np.ndarray, classes: int) -> Matching:
-    """Where there is no target."""
-    return Matching(0.0, np.zeros(len(x)), np.zeros(0), x.astype(np.float64), np.zeros((0, classes)), None)
+        return Matching(mass, source_share, target_share, moved, labels, solution if len(self.batches) == 1 else None)
 
 
 def _sample(values: np.ndarray, most: int) -> np.ndarray:
-    """About so many of the values, evenly taken."""
+    """About this many values at equal distances."""
     return values.ravel()[:: max(1, values.size // max(1, most))].astype(np.float64)

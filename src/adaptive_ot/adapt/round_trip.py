@@ -1,4 +1,4 @@
-"""How well an adaptation did, judged without any label of the target."""
+"""A score of an adaptation that needs no label of the target."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from adaptive_ot.errors import InvalidInput
 
 
 class RoundTripScore(BaseEstimator):
-    """There and back again: adapt from the target, with the labels that were predicted for it, to the source.
+    """Adapt back from the target, with the labels predicted for it, to the source, and score there.
 
-    The score of the way back is the score on the true labels of the sources (reverse validation). Wrong labels of
-    targets rarely lead back to the right labels of sources, so the best `kappa`, `beta` and epsilon can be chosen by
-    it; labels of targets are never read. It is a scorer for `GridSearchCV` and `cross_validate`, which need
-    ``sklearn.set_config(enable_metadata_routing=True)`` to hand `sample_domain` on to it.
+    The score is that of the way back on the true labels of the sources (reverse validation). Wrong labels of targets
+    rarely lead back to the right labels of sources, so the score can choose `kappa`, `beta` and epsilon; labels of
+    targets are never read. It is a scorer for `GridSearchCV` and `cross_validate`, which need
+    ``sklearn.set_config(enable_metadata_routing=True)`` to pass `sample_domain` on to it.
 
     Examples
     --------
@@ -35,32 +35,37 @@ class RoundTripScore(BaseEstimator):
     """
 
     def get_metadata_routing(self) -> MetadataRequest:
-        """What searches hand on to it; a class attribute is not enough where there is no method `score`."""
+        """The metadata that searches pass on; without a method `score`, a class attribute is not enough."""
         request = MetadataRequest(owner=type(self).__name__)
         request.score.add_request(param="sample_domain", alias=True)
         return request
 
     def __call__(self, estimator: Any, X: Any, y: Any, *, sample_domain: Any = None) -> float:
-        """The score of the way back, of a fitted estimator and samples of both domains."""
+        """The score of the way back, for a fitted estimator and samples of both domains."""
         if sample_domain is None:
-            remedy = "Pass it, or in a search: sklearn.set_config(enable_metadata_routing=True)."
+            remedy = "Pass it, or in a search call sklearn.set_config(enable_metadata_routing=True)."
             raise InvalidInput("sample_domain", "is needed to tell sources from targets", None, remedy)
         y = np.asarray(y)
         source = source_mask(sample_domain, len(X))
         if y.shape != source.shape:
-            raise InvalidInput("y", f"must have one label a sample ({len(source)})", f"shape {y.shape}", "Give them.")
+            raise InvalidInput(
+                "y",
+                f"must have one label per sample ({len(source)})",
+                f"shape {y.shape}",
+                "Targets need a label, too; any will do.",
+            )
         sources, targets = np.flatnonzero(source), np.flatnonzero(~source)
-        there = estimator.predict(_safe_indexing(X, targets))
+        predicted = estimator.predict(_safe_indexing(X, targets))
         classes = getattr(estimator, "classes_", None)
-        labelled = np.isfinite(there) if classes is None else np.isin(there, classes)
+        labelled = np.isfinite(predicted) if classes is None else np.isin(predicted, classes)
         if not labelled.any():
             return 0.0
         way_back = _safe_indexing(X, np.concatenate([targets[labelled], sources]))
-        guessed = there[labelled] if classes is None else there[labelled].astype(classes.dtype)
-        unknown = np.resize(guessed, len(sources))  # ignored, as labels of targets are
+        guessed = predicted[labelled] if classes is None else predicted[labelled].astype(classes.dtype)
+        unknown = np.resize(guessed, len(sources))  # ignored, like all labels of targets
         domain = np.repeat([0, -1], [labelled.sum(), len(sources)])
         back: Any = clone(estimator)
-        if classes is None:  # a rejected number has no error
+        if classes is None:  # rejected numbers have no error
             back.set_params(**{name: None for name in back.get_params() if name.endswith("reject_label")})
         back.fit(way_back, np.concatenate([guessed, unknown]), sample_domain=domain)
         return float(back.score(_safe_indexing(X, sources), plain(y[source])))

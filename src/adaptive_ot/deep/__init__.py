@@ -10,9 +10,9 @@ for _package in ("torch", "torchvision", "PIL", "safetensors"):
 
 # ruff: noqa: E402
 from adaptive_ot.deep.config import Config, configure
-from adaptive_ot.deep.finished import Predictions, evaluate, predict
-from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.loop import Interrupted, Progress, train
+from adaptive_ot.deep.result import Result
+from adaptive_ot.deep.trained import Predictions, evaluate, predict
 
 __all__ = [
     "Config",

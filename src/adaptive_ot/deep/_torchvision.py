@@ -9,10 +9,11 @@ try:
 except RuntimeError as error:
     if "torchvision::nms" not in str(error):
         raise
-    # Its compiled operators did not load, and it describes them all the same. We need none: a declaration will do.
+    # Its compiled operators did not load, but it describes them. We use none, so declarations are enough.
     _declarations = torch.library.Library("torchvision", "FRAGMENT")
     _declarations.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     _declarations.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
     from torchvision import models
+from torchvision.transforms.functional import center_crop, ten_crop
 
-__all__ = ["models"]
+__all__ = ["center_crop", "models", "ten_crop"]

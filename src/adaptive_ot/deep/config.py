@@ -1,4 +1,4 @@
-"""A training run as plain values: defaults, then the preset of the dataset, then a file, then what the caller says."""
+"""The settings of a training run: defaults, then the preset of the dataset, then a file, then arguments."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from adaptive_ot.deep.fields import (
     Natural,
     NotNegative,
     Pixels,
+    checked,
     filled_in,
     kinds_of,
     refuse_unknown,
@@ -26,34 +27,31 @@ from adaptive_ot.deep.methods import METHODS, Method
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import check_input, trouble
 
-# Tables that a preset may have beside the fields of Config: settings of methods, and those of their papers.
-OF_METHODS, OF_PAPERS = "methods", "published"
-
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Checked):
-    """Everything that the result of a training run depends on, and where it goes.
+    """Everything that the result of a training run depends on, and its directory.
 
-    Made by `configure`, which fills in the preset of the dataset; see docs/deep.md for every field.
+    Made by `configure`, which fills in the preset of the dataset; docs/deep.md describes every field.
     """
 
-    # What is adapted to what
+    # Data
     dataset: str
     root: Path
     source: str
     target: str
     output: Path
-    target_classes: tuple[str, ...] = ()  # the only ones in the target; all, if none are named
+    target_classes: tuple[str, ...] = ()  # the classes that the target keeps; empty for all
     on_bad_image: Literal["error", "skip"] = "error"
 
-    # How
+    # Method and network
     method: str = "aot"
     settings: Mapping[str, Any] = field(default_factory=dict)
     network: str = "resnet50"
     weights: str | None = None
     bottleneck: Count = 512
 
-    # The recipe
+    # Optimiser
     iterations: Count = 5000
     batch: Count = 64  # of either domain
     learning_rate: NotNegative = 0.001
@@ -92,7 +90,7 @@ class Config(Checked):
             raise InvalidInput("crop", rule, self.crop, "Make them equal, or crop.")
 
     def record(self) -> dict[str, Any]:
-        """As JSON would bring it back."""
+        """The fields as JSON values."""
         return json.loads(json.dumps({each.name: getattr(self, each.name) for each in fields(self)}, default=str))
 
 
@@ -108,7 +106,7 @@ def configure(
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Config:
-    """A run with the preset of its dataset, changed by a file, changed by what is given here.
+    """The config of a run: the preset of its dataset, changed by a file, changed by arguments.
 
     Parameters
     ----------
@@ -119,9 +117,9 @@ def configure(
     config_file
         A TOML file with fields of `Config`, and settings of the method in a table `[settings]`.
     published
-        The settings of the method's paper for this dataset, rather than our own defaults.
+        Use the settings of the method's paper for this dataset instead of our defaults.
     settings
-        Of the method.
+        Settings of the method.
     **overrides
         Any other field of `Config`.
 
@@ -133,37 +131,35 @@ def configure(
     """
     preset = _preset(dataset)
     found = _read(Path(config_file)) if config_file else {}
-    for name in ("dataset", "root", "source", "target", "output"):
-        if name in found:
-            rule = f"must not hold '{name}', which is given beside it"
-            raise InvalidInput(f"config file '{config_file}'", rule, describe(found[name]), "Remove it.")
     of_file = found.pop("settings", {})
     if not isinstance(of_file, dict):
         rule = "must hold 'settings' as a table"
         raise InvalidInput(f"config file '{config_file}'", rule, describe(of_file), "Write it as [settings].")
-    of_methods, of_papers = preset.pop(OF_METHODS, {}), preset.pop(OF_PAPERS, {})
-    if settings is not None and not isinstance(settings, Mapping):
-        raise InvalidInput("settings", "must be values by name", describe(settings), "Give a dictionary.")
+    of_methods, of_papers = preset.pop("methods", {}), preset.pop("published", {})
+    asked = of_file | checked("settings", {} if settings is None else settings, Mapping[str, Any])
     place = {"dataset": dataset, "root": root, "source": source, "target": target, "output": output}
+    for each in (name for name in place if name in found):
+        rule = f"must not hold '{each}', which is given beside it"
+        raise InvalidInput(f"config file '{config_file}'", rule, describe(found[each]), "Remove it.")
     values: dict[str, Any] = preset | found | overrides | place
     if isinstance(values.get("weights"), Path):
         values["weights"] = str(values["weights"])
     name = values.get("method", Config.method)
     method = method_named(name)
     if published and name not in of_papers:
-        known = ", ".join(f"'{each}'" for each in of_papers) or "none"
+        listed = ", ".join(f"'{each}'" for each in of_papers) or "none"
         rule = f"needs a method with published settings for '{dataset}'"
-        raise InvalidInput("published", rule, f"'{name}'", f"There are settings for: {known}.")
-    of_method = of_methods.get(name, {}) | (of_papers[name] if published else {}) | of_file | dict(settings or {})
+        raise InvalidInput("published", rule, f"'{name}'", f"There are settings for: {listed}.")
+    of_method = of_methods.get(name, {}) | (of_papers[name] if published else {}) | asked
     filled = filled_in(method.defaults(), of_method, f"setting of method '{name}'")
     method(filled, 2, 2)  # a small one, which refuses settings that make no sense
-    _refuse_idle(method, filled, of_file | dict(settings or {}))
-    fields = kinds_of(Config)
+    _refuse_idle(method, filled, asked)
+    known = kinds_of(Config)
     for each in values:
-        if each not in fields and hasattr(filled, each):
+        if each not in known and hasattr(filled, each):
             rule, remedy = "must be a known field of a run", "Put it under settings."
             raise InvalidInput(f"'{each}'", rule, f"a setting of method '{name}'", remedy)
-    refuse_unknown(values, fields, "field of a run")
+    refuse_unknown(values, known, "field of a run")
     values["settings"] = asdict(filled)
     return Config(**values)
 
@@ -174,13 +170,13 @@ def method_named(name: Any) -> type[Method]:
     return METHODS[name]
 
 
-def _refuse_idle(method: type[Method], settings: Any, given: Mapping[str, Any]) -> None:
-    """What somebody asks for has an effect."""
+def _refuse_idle(method: type[Method], settings: Any, asked: Mapping[str, Any]) -> None:
+    """Refuse settings that have no effect beside the others."""
     for name, (other, values) in method.needs.items():
         found = getattr(settings, other)
-        if name in given and found not in values:
+        if name in asked and found not in values:
             rule = f"needs {other} {' or '.join(map(repr, values))}"
-            remedy = "Leave it away: it would have no effect."
+            remedy = "Omit it: it would have no effect."
             raise InvalidInput(f"setting '{name}'", rule, f"{other} {found!r}", remedy)
 
 

@@ -1,4 +1,4 @@
-"""Where a run computes, and with how many digits."""
+"""Device and precision of a run."""
 
 from __future__ import annotations
 
@@ -14,13 +14,7 @@ from adaptive_ot.errors import InvalidInput
 
 
 def pick_device(name: str) -> torch.device:
-    """The device of that name; "auto" is a GPU if there is one, the process's own if several processes share them.
-
-    Examples
-    --------
-    >>> pick_device("cpu")
-    device(type='cpu')
-    """
+    """The device of this name; "auto" is a GPU if there is one, of several processes each its own."""
     if name == "auto":
         if not torch.cuda.is_available():
             return torch.device("cpu")
@@ -38,10 +32,7 @@ def pick_device(name: str) -> torch.device:
 
 @contextmanager
 def computing(device: torch.device, config: Config) -> Iterator[None]:
-    """The precision and the kernels that a run asks for ("auto": bf16 on GPUs, float32 on CPUs), as long as it lasts.
-
-    The flags of PyTorch belong to the process: they are put back as they were.
-    """
+    """The precision and kernels of a run ("auto": bf16 on GPUs, float32 on CPUs); flags of PyTorch are restored."""
     precision, fixed = config.precision, config.deterministic
     if precision == "auto":
         precision = "bf16" if device.type == "cuda" else "float32"
@@ -55,13 +46,13 @@ def computing(device: torch.device, config: Config) -> Iterator[None]:
 
 
 def memory_format(device: torch.device) -> torch.memory_format:
-    """Channels last is what tensor cores want; on CPUs BatchNorm loses two digits with it."""
+    """Channels last suits tensor cores; on CPUs it costs BatchNorm two digits."""
     return torch.channels_last if device.type == "cuda" else torch.contiguous_format
 
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Neither bfloat16 nor tf32, which have three digits: too few for differences of features."""
+    """Neither bfloat16 nor tf32: their three digits are too few for differences of features."""
     with _products_in_tf32(False), torch.autocast(device.type, enabled=False):
         yield
 
@@ -78,9 +69,9 @@ def _products_in_tf32(allowed: bool) -> Iterator[None]:
 
 
 def settle_threads() -> None:
-    """Start the threads of Numba now: in the middle of a run, they would change how many PyTorch uses.
+    """Start the threads of Numba now: in the middle of a run this would change the number that PyTorch uses.
 
-    With another number of threads sums are rounded differently, and a resumed run would not equal an uninterrupted one.
+    Sums would be rounded differently, and a resumed run would not equal an uninterrupted one.
     """
     import numba
 

@@ -1,8 +1,8 @@
-"""Several processes that share one batch: what they compute does not depend on how many they are.
+"""Several processes that share one batch. The results do not depend on their number.
 
-Every process computes the loss of the whole batch from what all of them gathered, then gradients are averaged over the
-processes, as DistributedDataParallel does. `gather` and BatchNorm hand gradients back so that this average is the
-gradient of one process that has the batch to itself.
+Every process computes the loss of the whole gathered batch; then gradients are averaged over the processes, as
+DistributedDataParallel does. The backward passes of `gather` and BatchNorm are such that this average equals the
+gradient of a single process with the whole batch.
 """
 
 from __future__ import annotations
@@ -19,29 +19,23 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from adaptive_ot.errors import InvalidInput
 
-# What torchrun tells the processes that it starts.
+# Environment variables that torchrun sets.
 ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 def rank() -> int:
-    """Which process this is, from 0."""
+    """The number of this process, from 0."""
     return distributed.get_rank() if distributed.is_available() and distributed.is_initialized() else 0
 
 
 def world_size() -> int:
-    """How many processes there are.
-
-    Examples
-    --------
-    >>> rank(), world_size()
-    (0, 1)
-    """
+    """The number of processes."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
 
 
 @contextmanager
 def process_group() -> Iterator[None]:
-    """What torchrun started works together inside; one process goes on alone."""
+    """Connect the processes that torchrun started; a single process needs no connection."""
     if os.environ.get("WORLD_SIZE", "1") == "1" or distributed.is_initialized():
         yield
         return
@@ -59,17 +53,17 @@ def process_group() -> Iterator[None]:
 
 
 def gather(tensor: torch.Tensor) -> torch.Tensor:
-    """Rows of all processes, in the order of their ranks, with gradient; how many a process has may differ.
+    """Rows of all processes, in the order of their ranks, with gradient; their numbers may differ.
 
-    The processes must go on to compute the same loss. Each then has the same gradient of the gathered rows, and hands
-    that of its own rows back, times the number of processes: the average over processes divides by it again.
-    Parameters that meet gathered rows get the whole gradient in every process, and the average leaves it as it is.
+    All processes must compute the same loss from them, so each has the same gradient of the gathered rows. It returns
+    the gradient of its own rows times the number of processes, by which the average over processes divides again.
+    Parameters applied to gathered rows have the whole gradient in every process, and the average does not change it.
     """
     return tensor if world_size() == 1 else _Gather.apply(tensor)
 
 
 def with_global_batch_norm(module: nn.Module) -> nn.Module:
-    """The module with every BatchNorm over the batch of all processes; unchanged if there is one process.
+    """The module with every BatchNorm over the batch of all processes; unchanged in a single process.
 
     Parameters, buffers and their names stay. Unlike nn.SyncBatchNorm it runs on CPUs too.
     """
@@ -78,7 +72,7 @@ def with_global_batch_norm(module: nn.Module) -> nn.Module:
     if isinstance(module, _BatchNorm):
         if type(module) in (nn.BatchNorm1d, nn.BatchNorm2d, GlobalBatchNorm):
             return GlobalBatchNorm(module)
-        # A layer that does more than BatchNorm, as some of timm do: replacing it would drop the rest.
+        # Some layers of timm do more than BatchNorm: a replacement would drop the rest.
         given, remedy = type(module).__name__, "Choose another network, or train in one process."
         raise InvalidInput("network", "must have plain BatchNorm layers to train in several processes", given, remedy)
     for name, child in module.named_children():
@@ -87,14 +81,14 @@ def with_global_batch_norm(module: nn.Module) -> nn.Module:
 
 
 class GlobalBatchNorm(_BatchNorm):
-    """BatchNorm over the batch of all processes, of which one may have more rows than another."""
+    """BatchNorm over the batch of all processes, whose numbers of rows may differ."""
 
     def __init__(self, local: _BatchNorm) -> None:
         super().__init__(local.num_features, local.eps, local.momentum, local.affine, local.track_running_stats)
         self._parameters, self._buffers, self.training = local._parameters, local._buffers, local.training
 
     def _check_input_dim(self, input: torch.Tensor) -> None:
-        """Rows or images, as before."""
+        """Accept rows and images."""
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         if not self.training and self.running_mean is not None:
@@ -105,7 +99,7 @@ class GlobalBatchNorm(_BatchNorm):
         count = values.new_full((1,), input.numel() / input.shape[1])
         sums = _SumOverRanks.apply(torch.cat([values.sum(places), count]))
         mean, total = sums[:-1] / sums[-1], sums[-1]
-        # Around the mean, in a second round: a difference of mean squares would cancel.
+        # In a second round, around the mean: a difference of mean squares would cancel.
         centred = values - mean.view(channels)
         variance = _SumOverRanks.apply(centred.square().sum(places)) / total
         if self.training:
@@ -134,7 +128,7 @@ class _Gather(torch.autograd.Function):
         gathered = [torch.empty_like(own) for _ in range(world_size())]
         distributed.all_gather(gathered, own)
         counts = torch.cat(gathered).tolist()
-        # Collectives want equal shapes: shorter ones are filled up, then cut.
+        # Collectives need equal shapes: shorter tensors are padded, then cut.
         filled = tensor.new_zeros(max(counts), *tensor.shape[1:])
         filled[: len(tensor)] = tensor
         parts = [torch.empty_like(filled) for _ in counts]
@@ -149,7 +143,7 @@ class _Gather(torch.autograd.Function):
 
 
 class _SumOverRanks(torch.autograd.Function):
-    """Every process uses the sum in its own way, so what it hands back is summed as well."""
+    """Every process uses the sum differently, so the gradients are summed as well."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
@@ -163,7 +157,7 @@ class _SumOverRanks(torch.autograd.Function):
 
 
 def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
-    """Of parameters outside the module that DistributedDataParallel knows; nothing to do in one process."""
+    """Average the gradients of parameters outside the module of DistributedDataParallel."""
     if world_size() > 1:
         for parameter in parameters:
             if parameter.grad is not None:
@@ -171,17 +165,17 @@ def average_gradients(parameters: Iterable[nn.Parameter]) -> None:
                 parameter.grad /= world_size()
 
 
-def said_anywhere(word: bool) -> bool:
-    """Whether any process says so: all of them stop at the same step, or none."""
+def any_process(here: bool) -> bool:
+    """Whether it is true in any process; also a barrier."""
     if world_size() == 1:
-        return word
-    said = torch.tensor(int(word))
-    distributed.all_reduce(said, distributed.ReduceOp.MAX)
-    return bool(said)
+        return here
+    anywhere = torch.tensor(int(here))
+    distributed.all_reduce(anywhere, distributed.ReduceOp.MAX)
+    return bool(anywhere)
 
 
 def of_all_processes(values: list[Any]) -> list[Any]:
-    """The JSON values of every process, in the order of their ranks; all of them must ask."""
+    """The JSON values of every process, in the order of their ranks; all processes must call it."""
     if world_size() == 1:
         return values
     line = json.dumps(values).encode() + b"\n"

@@ -1,4 +1,4 @@
-"""Both domains of a finished run as its network sees them: for a look at what its method matches."""
+"""Images of both domains of a finished run as its network sees them, to show which of them its method matches."""
 
 from __future__ import annotations
 
@@ -12,50 +12,37 @@ from torch.nn.functional import interpolate
 
 from adaptive_ot._validation import whole_number
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.data.augment import test_views
 from adaptive_ot.deep.data.batches import balanced_selection, random_batch
-from adaptive_ot.deep.data.digest import digest
 from adaptive_ot.deep.data.domain import Domain, read_domains
-from adaptive_ot.deep.data.images import quietly
+from adaptive_ot.deep.data.stores import decoded_parts
 from adaptive_ot.deep.device import computing, pick_device
-from adaptive_ot.deep.finished import at_root, decoded, network_of, of_other_data
+from adaptive_ot.deep.evaluation import IMAGES_AT_ONCE, outputs
 from adaptive_ot.deep.methods import Method, Pair
 from adaptive_ot.deep.networks import Network
 from adaptive_ot.deep.run_directory import read_run
+from adaptive_ot.deep.trained import at_root, check_data, network_of
 from adaptive_ot.deep.training import new_method
 from adaptive_ot.errors import InvalidInput
 
-# Pixels a side, at most.
+# Most pixels on a side.
 THUMBNAIL = 64
 
-# Probabilities of no more have no logarithm that a cost could use.
+# Lower bound of probabilities whose logarithm enters a cost.
 SMALLEST = 1e-30
 
 
 class Side(NamedTuple):
-    """Images of one domain, as a network sees them.
+    """Images of one domain, as a network sees them."""
 
-    Attributes
-    ----------
-    names
-        Of the files, or where they are in an array.
-    labels
-        The places of their classes.
-    thumbnails
-        Bytes (n, height, width, 3), at most 64 a side.
-    features, probabilities
-        Of every image (rows), the means over its crops.
-    """
-
-    names: list[str]
-    labels: np.ndarray
-    thumbnails: np.ndarray
-    features: torch.Tensor
-    probabilities: torch.Tensor
+    names: list[str]  # of files, or positions in an array
+    labels: np.ndarray  # indices of classes
+    thumbnails: np.ndarray  # bytes (n, height, width, 3), at most 64 a side
+    features: torch.Tensor  # a row for every image, averaged over its crops
+    probabilities: torch.Tensor  # likewise
 
 
 class Embedding(NamedTuple):
-    """Some images of both domains of a run as its network sees them, and the method as it was after the last step."""
+    """Some images of both domains of a run as its network sees them, and the method after the last step."""
 
     classes: tuple[str, ...]
     source: Side
@@ -63,7 +50,7 @@ class Embedding(NamedTuple):
     method: Method
 
     def pair(self) -> Pair:
-        """All of them as one step at the end of the run."""
+        """All images as one step at the end of the run."""
         device = self.source.features.device
         logits = [side.probabilities.clamp_min(SMALLEST).log() for side in (self.source, self.target)]
         labels, none = torch.from_numpy(self.source.labels).to(device), torch.zeros(0, device=device)
@@ -78,40 +65,24 @@ def embed(
     root: Path | None = None,
     samples: int = 1000,
     device: str = "auto",
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> Embedding:
     """Some images of both domains as the network of a finished run sees them.
 
-    Parameters
-    ----------
-    run
-        The directory of the run.
-    root
-        Where the dataset is now; where it was, if not given.
-    samples
-        The most images of either domain: as many of every class of the source as there are, and any of the target. They
-        depend on the seed of the run alone.
-    device
-        As PyTorch names it; "auto" is a GPU if there is one.
-    progress
-        Called with what is done, now and then.
+    At most `samples` of either domain: of the source equally many of every class, of the target any. The choice
+    depends on the seed of the run only. `run`, `root` and `device` are as in `evaluate`.
     """
     samples, found = whole_number("samples", samples, minimum=1), read_run(run)
     config = at_root(run, found.config, root)
     place = pick_device(device)
     network = network_of(run, found, place).eval()
-    domains = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
-    for name, domain in zip(("source", "target"), domains, strict=True):
-        if digest(domain) != found.data[name] or list(domain.classes) != found.data["classes"]:
-            raise of_other_data(run, name, config.root)
-    source, target = domains
-    chosen = (
-        balanced_selection(source.labels, samples, config.seed),
-        np.sort(random_batch(len(target.labels), min(samples, len(target.labels)), config.seed, 0)),
-    )
+    source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    check_data(run, found, config.root, source=source, target=target)
+    of_source = balanced_selection(source.labels, samples, config.seed)
+    of_target = np.sort(random_batch(len(target.labels), min(samples, len(target.labels)), config.seed, 0))
     sides = [
-        _side(network, domain, which, config, place, progress or (lambda _: None))
-        for domain, which in zip(domains, chosen, strict=True)
+        _side(network, domain, chosen, config, place, progress)
+        for domain, chosen in ((source, of_source), (target, of_target))
     ]
     method = new_method(config, len(source.classes)).to(place)
     method.begin(network)
@@ -128,22 +99,19 @@ def _side(
     device: torch.device,
     report: Callable[[str], None],
 ) -> Side:
-    """What the network makes of some images of a domain; those that cannot be used are left out, if the run does."""
+    """Some images of a domain; unusable ones are left out if the run skips them."""
     files = domain.images
     images = files[chosen] if isinstance(files, np.ndarray) else [files[at] for at in chosen]
-    used, thumbnails, features, probabilities = [], [], [], []
-    size = min(THUMBNAIL, config.resize)
-    with quietly(), computing(device, config):
-        for stop, good, pixels, errors in decoded(images, config.resize, device):
-            if errors and config.on_bad_image == "error":
-                raise errors[0]
-            views = [network(view) for view in test_views(pixels, config.crop, config.test_crops)] if good else []
-            used += good
-            if good:
-                features.append(torch.stack([each.float() for each, _ in views]).mean(0))
-                probabilities.append(torch.stack([logits.float().softmax(1) for _, logits in views]).mean(0))
-                thumbnails.append(interpolate(pixels.float(), size, mode="area").round().byte().permute(0, 2, 3, 1))
-            report(f"images of {domain.name}: {stop} of {len(images)}")
+    used, thumbnails, seen = [], [], []
+    size, skip = min(THUMBNAIL, config.resize), config.on_bad_image == "skip"
+    with computing(device, config):
+        for part in decoded_parts(images, config.resize, device, IMAGES_AT_ONCE, skip=skip):
+            if part.indices:
+                used += part.indices
+                seen.append(outputs(network, part.pixels, config))
+                small = interpolate(part.pixels.float(), size, mode="area").round().byte()
+                thumbnails.append(small.permute(0, 2, 3, 1))
+            report(f"images of {domain.name}: {part.done} of {len(images)}")
     if not used:
         rule, given = "must hold images that can be used", f"none among {len(images)}"
         raise InvalidInput(f"domain '{domain.name}'", rule, given, "Check the data root.")
@@ -152,6 +120,5 @@ def _side(
         [f"{domain.name} {k}" if isinstance(files, np.ndarray) else files[k].name for k in at],
         domain.labels[at],
         torch.cat(thumbnails).cpu().numpy(),
-        torch.cat(features),
-        torch.cat(probabilities),
+        *(torch.cat(part) for part in zip(*seen, strict=True)),
     )

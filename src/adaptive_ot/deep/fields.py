@@ -1,6 +1,6 @@
-"""Fields of dataclasses as files, the command line or Python may give them: each of its kind, numbers in their range.
+"""Settings and records as dataclasses: every field is checked against its annotation, numbers against their range.
 
-The range of a number stands where the field is declared, as in ``threshold: Share = 0.9``.
+The range of a number is part of the annotation, as in ``threshold: Share = 0.9``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T", bound="Checked")
 
 
 class Range(NamedTuple):
-    """The least and the largest number that a field may have."""
+    """The smallest and the largest value of a number."""
 
     minimum: float
     maximum: float
@@ -31,39 +31,39 @@ BelowOne = Annotated[float, Range(0.0, 0.999999)]
 
 Natural = Annotated[int, Range(0, LARGEST_INTEGER)]
 Count = Annotated[int, Range(1, LARGEST_INTEGER)]
-Pixels = Annotated[int, Range(1, 8000)]  # of one side: an image may have 64 million
-
-
-def filled_in(defaults: Any, given: Mapping[str, Any], what: str) -> Any:
-    """A dataclass with some values changed, each checked, unknown ones refused by name."""
-    kinds = kinds_of(type(defaults))
-    refuse_unknown(given, kinds, what)
-    return replace(defaults, **{name: checked(name, value, kinds[name]) for name, value in given.items()})
-
-
-def kinds_of(dataclass: type[Any]) -> dict[str, Any]:
-    """What each of its fields may be."""
-    return get_type_hints(dataclass, include_extras=True)
-
-
-def refuse_unknown(given: Mapping[str, Any], known: Collection[str], what: str) -> None:
-    """All names are known."""
-    for name in given:
-        if name not in known:
-            remedy = f"{nearest(name, known)}Known are: {', '.join(known) or 'none'}."
-            raise InvalidInput(f"'{name}'", f"must be a known {what}", "an unknown name", remedy)
+Pixels = Annotated[int, Range(1, 8000)]  # on one side; images of more than 64 million pixels are refused
 
 
 class Checked:
-    """A frozen dataclass whose fields are of their kinds, however it is made."""
+    """Base of frozen dataclasses whose fields are checked whenever one is made."""
 
     def __post_init__(self) -> None:
         for name, kind in kinds_of(type(self)).items():
             object.__setattr__(self, name, checked(name, getattr(self, name), kind))
 
 
+def kinds_of(dataclass: type[Any]) -> dict[str, Any]:
+    """The annotation of every field."""
+    return get_type_hints(dataclass, include_extras=True)
+
+
+def filled_in(defaults: Any, changes: Mapping[str, Any], what: str) -> Any:
+    """A dataclass with some fields changed; unknown names are refused as not a `what`."""
+    kinds = kinds_of(type(defaults))
+    refuse_unknown(changes, kinds, what)
+    return replace(defaults, **{name: checked(name, value, kinds[name]) for name, value in changes.items()})
+
+
+def refuse_unknown(names: Collection[str], known: Collection[str], what: str) -> None:
+    """Raise for the first name that is not known, with the nearest one that is."""
+    for name in names:
+        if name not in known:
+            remedy = f"{nearest(name, known)}Known are: {', '.join(known) or 'none'}."
+            raise InvalidInput(f"'{name}'", f"must be a known {what}", "an unknown name", remedy)
+
+
 def restored(dataclass: type[T], record: Mapping[str, Any], run: Path, file: str) -> T:
-    """What a file in the directory of a run holds: all fields of a dataclass."""
+    """A dataclass from the record of all its fields in a file of a run."""
     name = f"run '{run}'"
     different = sorted(kinds_of(dataclass).keys() ^ record.keys())
     if different:
@@ -77,46 +77,54 @@ def restored(dataclass: type[T], record: Mapping[str, Any], run: Path, file: str
 
 
 def checked(name: str, value: Any, kind: Any) -> Any:
-    """The value of a field, of the kind that its annotation says.
+    """The value of a field, converted to its annotation `kind`, or an `InvalidInput` that names the field.
+
+    `kind` is int or float, possibly with a Range; bool, str, Path, Any, or a Literal; a list, a tuple of any length, or
+    a mapping with names as keys; or one of these or None.
 
     Examples
     --------
     >>> checked("threshold", 1, Share), checked("root", "data", Path).name, checked("weights", None, str | None)
     (1.0, 'data', None)
+    >>> checked("seeds", [0, 1], tuple[Natural, ...]), checked("counts", {"dog": 3}, dict[str, Count])
+    ((0, 1), {'dog': 3})
     >>> checked("threshold", 1.5, Share)
     Traceback (most recent call last):
     adaptive_ot.errors.InvalidInput: threshold must be a number from 0 to 1; got 1.5. Choose another threshold.
     """
-    origin = get_origin(kind)
-    if origin in (Union, UnionType):  # something or nothing
-        return None if value is None else checked(name, value, get_args(kind)[0])
-    if origin is Annotated:
-        return _number(name, value, *get_args(kind))
-    if kind in (int, float):
-        return _number(name, value, kind, Range(-LARGEST, LARGEST) if kind is float else Range(0, LARGEST_INTEGER))
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return None if value is None else checked(name, value, arguments[0])
     if origin is Literal:
-        choice(name, value, get_args(kind))
-    elif kind is Path:
-        if not isinstance(value, str | Path):
-            raise InvalidInput(name, "must be a path", describe(value), "Write it in quotes.")
+        choice(name, value, arguments)
+        return value
+    if origin is Annotated or kind in (int, float):
+        kind, limits = arguments or (kind, Range(0, LARGEST_INTEGER) if kind is int else Range(-LARGEST, LARGEST))
+        _require(not isinstance(value, bool), name, value, "a number", f"Choose another {name}.")
+        if kind is int:
+            return whole_number(name, value, minimum=int(limits.minimum), maximum=int(limits.maximum))
+        return number(name, value, minimum=limits.minimum, maximum=limits.maximum)
+    if kind is Path:
+        _require(isinstance(value, str | Path), name, value, "a path", "Write it in quotes.")
         return Path(value)
-    elif origin is tuple:
-        if not (isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)):
-            raise InvalidInput(name, "must be a list of names", describe(value), "Write it as a list of words.")
-        return tuple(value)
-    elif origin in (dict, Mapping):
-        if not isinstance(value, Mapping):
-            raise InvalidInput(name, "must be values by name", describe(value), "Give a dictionary.")
-        return {key: checked(f"{name} '{key}'", each, get_args(kind)[1]) for key, each in value.items()}
-    elif kind is not Any and not isinstance(value, kind):
-        rule, remedy = {bool: ("true or false", "Choose one."), str: ("a word", "Write it in quotes.")}[kind]
-        raise InvalidInput(name, f"must be {rule}", describe(value), remedy)
+    if origin in (list, tuple):
+        names = arguments[0] is str
+        listed = isinstance(value, list | tuple) and not (names and any(not isinstance(each, str) for each in value))
+        kinds = ("a list of names", "Write it as a list of words.") if names else ("a list", "Put it in brackets.")
+        _require(listed, name, value, *kinds)
+        return origin(checked(name, each, arguments[0]) for each in value)
+    if origin in (dict, Mapping):
+        _require(isinstance(value, Mapping), name, value, "values by name", "Give a dictionary.")
+        return {key: checked(f"{name} '{key}'", each, arguments[1]) for key, each in value.items()}
+    if kind is bool:
+        _require(isinstance(value, bool), name, value, "true or false", "Choose one.")
+    elif kind is str:
+        _require(isinstance(value, str), name, value, "a word", "Write it in quotes.")
+    elif kind is not Any:
+        raise TypeError(f"no rule for fields of type {kind}")
     return value
 
 
-def _number(name: str, value: Any, kind: type, limits: Range) -> float:
-    if isinstance(value, bool):  # to Python they are numbers
-        raise InvalidInput(name, "must be a number", describe(value), f"Choose another {name}.")
-    if kind is int:
-        return whole_number(name, value, minimum=int(limits.minimum), maximum=int(limits.maximum))
-    return number(name, value, minimum=limits.minimum, maximum=limits.maximum)
+def _require(holds: bool, name: str, value: Any, rule: str, remedy: str) -> None:
+    if not holds:
+        raise InvalidInput(name, f"must be {rule}", describe(value), remedy)

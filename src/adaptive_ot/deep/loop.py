@@ -15,20 +15,20 @@ import torch
 from adaptive_ot._validation import describe
 from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.data.digest import digest
+from adaptive_ot.deep.data.domain import digest
 from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.device import computing, pick_device, settle_threads
-from adaptive_ot.deep.distributed import process_group, rank, said_anywhere
-from adaptive_ot.deep.evaluate import probabilities
-from adaptive_ot.deep.feed import open_stores, paired_batches
-from adaptive_ot.deep.judging import Result, judge
-from adaptive_ot.deep.methods.method import require_finite
+from adaptive_ot.deep.distributed import any_process, process_group, rank
+from adaptive_ot.deep.evaluation import evaluation
+from adaptive_ot.deep.loader import open_stores, paired_batches
+from adaptive_ot.deep.methods.method import Alignment, require_finite
+from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import RunDirectory, open_run
-from adaptive_ot.deep.training import Batch, Losses, Training
+from adaptive_ot.deep.training import ImageBatch, Training
 from adaptive_ot.deep.weights import digest_of
 from adaptive_ot.errors import InvalidInput
 
-# Numbers are fetched from the device every so many steps: it would have to wait for every one.
+# Steps between two fetches of numbers, for each of which the device has to wait.
 LOG_EVERY = 10
 
 # The result reports means over the last part of the run.
@@ -36,18 +36,18 @@ LAST_PART = 0.1
 
 
 class Progress(NamedTuple):
-    """How far a run is."""
+    """State of a run in training."""
 
     step: int
     iterations: int
     losses: dict[str, float]
     accuracy: float | None = None  # on the target, at the last evaluation
-    loading: str | None = None  # what is done before the first step
-    note: str | None = None  # what is worth knowing, once
+    loading: str | None = None  # the work before the first step
+    note: str | None = None  # a remark, made once
 
 
 class Interrupted(KeyboardInterrupt):
-    """A run was told to stop. Everything up to `step` is kept, and the same run goes on from there."""
+    """A run was stopped by a signal. It is kept up to `step`, and continues from there when it is started again."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"stopped after step {step}; the same run goes on from there")
@@ -55,21 +55,21 @@ class Interrupted(KeyboardInterrupt):
 
 
 def train(config: Config, *, progress: Callable[[Progress], None] | None = None, keep_network: bool = True) -> Result:
-    """Train a network, or go on where its directory says that it was stopped.
+    """Train a network, or continue a run that was stopped.
 
     Parameters
     ----------
     config
-        Made by `configure`. Its `output` is the directory of the run; one that is finished is not run again.
+        Made by `configure`. Its `output` is the directory of the run; a finished run is not repeated.
     progress
         Called every few steps.
     keep_network
-        Whether the last step is followed by a checkpoint, from which the network can be used later.
+        Whether to save a checkpoint after the last step, from which the network can be used later.
 
     Raises
     ------
     Interrupted
-        On Ctrl-C or SIGTERM, after a checkpoint; a plain KeyboardInterrupt, if it was still loading.
+        On Ctrl-C or SIGTERM, after a checkpoint; a plain KeyboardInterrupt while images are loaded.
     """
     if not isinstance(config, Config):
         raise InvalidInput("config", "must be a Config", describe(config), "Make one with `configure`.")
@@ -82,9 +82,9 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
         report(Progress(step, config.iterations, {}, note=text))
 
     device = pick_device(config.device)
-    seeded = [device] if device.type == "cuda" else []  # by every step, and given back as they were
+    seeded = [device] if device.type == "cuda" else []  # the generators that steps seed are restored
     signals = _Signals()
-    with process_group(), signals.heard(), torch.random.fork_rng(devices=seeded):
+    with process_group(), signals.handled(), torch.random.fork_rng(devices=seeded):
         source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
             if directory.result:
@@ -99,25 +99,25 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
             if begin.fallback:
                 note(begin.step, f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})")
             clock = time.perf_counter() - begin.notes["seconds"]
-            accuracy, all_solved, signals.trains = None, True, True
+            accuracy, all_solved, signals.training = None, True, True
             for step, (ours, theirs) in enumerate(paired_batches(config, source, target, begin.step), begin.step):
                 with computing(device, config):
-                    losses = training.learn(step, ours, theirs)
+                    outcome = training.learn(step, ours, theirs)
                 done = step + 1
-                last, looks = done == config.iterations, done % LOG_EVERY == 0
+                last = done == config.iterations
                 evaluates = last or done % config.evaluate_every == 0
-                if looks or evaluates:
-                    numbers = _numbers(losses, ours, theirs)
+                if evaluates or done % LOG_EVERY == 0:
+                    numbers = _numbers(outcome, ours, theirs)
                     line: dict[str, Any] = {"step": step, **numbers}
                     if evaluates:
-                        line |= _evaluation(training, target)
+                        line |= evaluation(training.network, target, config)
                         accuracy = line["accuracy"]
                     directory.append(line)
                     if all_solved and numbers.get("unsolved"):
                         all_solved = False
                         note(done, f"the plan of step {done} misses its tolerance: epsilon may be too small")
                     report(Progress(done, config.iterations, numbers, accuracy))
-                stops = said_anywhere(signals.told_to_stop) and not last
+                stops = any_process(signals.stop_requested) and not last
                 if stops or (keep_network if last else done % config.checkpoint_every == 0):
                     bad = _bad_images(begin, source, target)
                     notes = {"seconds": time.perf_counter() - clock, "bad_images": bad}
@@ -134,47 +134,37 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
 
 @contextmanager
 def _directory(config: Config, source: Store, target: Store) -> Iterator[RunDirectory]:
-    """The directory of the run: the first process begins it, then the others look."""
+    """The directory of the run: the first process opens it, then the others."""
     digests = {"source": digest(source.listed), "target": digest(target.listed), "weights": digest_of(config.weights)}
     data = {**digests, "classes": list(source.domain.classes)}
     first = rank() == 0
     if not first:
-        said_anywhere(False)
+        any_process(False)  # waits for the first
     with open_run(config, data, writes=first) as directory:
         if first:
-            said_anywhere(False)
+            any_process(False)
         yield directory
 
 
 def _bad_images(begin: Checkpoint, *stores: Store) -> list[str]:
-    """Those that turned up so far; of a stream, also before the checkpoint that a run began with."""
+    """Bad images so far; of a stream, including those from before the checkpoint that the run started with."""
     for store in stores:
         store.agree()
-    return sorted({*begin.notes["bad_images"], *(path for store in stores for path, _ in store.bad)})
+    return sorted({*begin.notes["bad_images"], *(name for store in stores for name in store.bad)})
 
 
-def _numbers(losses: Losses, source: Batch, target: Batch | None) -> dict[str, float]:
-    """What to log. How much of the plan lies between images of one class is an oracle: it looks at target labels."""
-    terms = dict(losses.terms)
-    if losses.plan is not None and target is not None:
+def _numbers(step: Alignment, source: ImageBatch, target: ImageBatch | None) -> dict[str, float]:
+    """Numbers to log. The purity of the plan is an oracle: it uses the labels of the target."""
+    terms = dict(step.terms)
+    if step.plan is not None and target is not None:
         same = source.labels[:, None] == target.labels[None, :]
-        terms["plan_purity"] = (losses.plan * same).sum() / losses.plan.sum().clamp_min(1e-12)
+        terms["plan_purity"] = (step.plan * same).sum() / step.plan.sum().clamp_min(1e-12)
     values = torch.stack([term.float() for term in terms.values()]).tolist()  # fetched at once
     return dict(zip(terms, values, strict=True))
 
 
-def _evaluation(training: Training, target: Store) -> dict[str, Any]:
-    predicted = probabilities(training.network, target, training.config).argmax(1)
-    accuracy = judge(predicted[target.usable], target.labels[target.usable], target.domain.classes)
-    return {
-        "accuracy": accuracy.overall,
-        "mean_class_accuracy": accuracy.mean_class,
-        "per_class": accuracy.per_class,
-    }
-
-
 def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_images: int) -> Result:
-    """From the lines of the metrics, so that it is the same for a run that was stopped and resumed."""
+    """Computed from the lines of the metrics, so that a resumed run has the same result."""
     evaluations = [line for line in lines if "accuracy" in line]
     last, best = evaluations[-1], max(evaluations, key=lambda line: line["accuracy"])
     since = min((1 - LAST_PART) * config.iterations, last["step"])
@@ -185,9 +175,7 @@ def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_ima
         return float(np.mean(values)) if values else None
 
     return Result(
-        accuracy=last["accuracy"],
-        mean_class_accuracy=last["mean_class_accuracy"],
-        per_class=last["per_class"],
+        **{name: last[name] for name in ("accuracy", "mean_class_accuracy", "per_class")},
         best_accuracy=best["accuracy"],
         best_step=best["step"] + 1,
         transported_mass=mean("mass"),
@@ -200,31 +188,31 @@ def _result(config: Config, lines: list[dict[str, Any]], seconds: float, bad_ima
 
 
 class _Signals:
-    """Ctrl-C and SIGTERM: as long as a run only loads, they end it at once; then a step is finished before.
+    """Ctrl-C and SIGTERM end a run at once while it loads images, and after the current step while it trains.
 
-    A second Ctrl-C is obeyed at once, too. A second SIGTERM is not: a pool of processes that has lost one sends it to
-    those that were told already.
+    A second Ctrl-C ends it at once in any case. A second SIGTERM does not: a pool of processes that has lost one sends
+    the signal again.
     """
 
     def __init__(self) -> None:
-        self.trains = self.told_to_stop = False
+        self.training = self.stop_requested = False
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
-        """As long as this lasts."""
-        if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
+    def handled(self) -> Iterator[None]:
+        """Handle the signals within this context; only the main thread receives any."""
+        if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self._hear) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _hear(self, number: int, _: object) -> None:
-        if not self.trains:
+    def _handle(self, number: int, _: object) -> None:
+        if not self.training:
             raise KeyboardInterrupt("stopped while loading; the same run goes on")
-        if self.told_to_stop and number == signal.SIGINT:
+        if self.stop_requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.told_to_stop = True
+        self.stop_requested = True

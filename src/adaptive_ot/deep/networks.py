@@ -1,9 +1,10 @@
-"""Networks: images in [0, 1] to features and class scores, the same for every seed."""
+"""Networks: images in [0, 1] to features and class scores; initial weights depend on the seed only."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from difflib import get_close_matches
+from functools import partial
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import torch
 from torch import nn
 from torch.nn.functional import adaptive_avg_pool1d
 
-from adaptive_ot._validation import describe, nearest, whole_number
+from adaptive_ot._validation import describe, nearest
 from adaptive_ot.deep._torchvision import models
 from adaptive_ot.deep.device import full_precision
 from adaptive_ot.deep.weights import load_backbone
@@ -21,9 +22,9 @@ TIMM = "timm:"
 
 
 class Normalise(nn.Module):
-    """Images in [0, 1], RGB, as the weights of a backbone expect them: (image - mean) / deviation a channel.
+    """Images in [0, 1], RGB, as the weights of a backbone expect them: (image - mean) / deviation for each channel.
 
-    The constants are no part of the state dict: they belong to the name of the network, not to its weights.
+    The constants belong to the name of the network, not to its weights, and so are not in the state dict.
     """
 
     mean: torch.Tensor
@@ -40,20 +41,14 @@ class Normalise(nn.Module):
 
 
 class MeanPool(nn.Module):
-    """The mean over all places, in full precision.
-
-    Unlike nn.AdaptiveAvgPool2d it has a deterministic gradient on GPUs.
-    """
+    """The mean over all places in full precision, with a deterministic gradient on GPUs (as in GridPool)."""
 
     def forward(self, maps: torch.Tensor) -> torch.Tensor:
         return maps.mean((2, 3), dtype=torch.promote_types(maps.dtype, torch.float32))
 
 
 class GridPool(nn.Module):
-    """The means over the parts of a grid: where a stroke is tells digits apart.
-
-    What nn.AdaptiveAvgPool2d computes, but with a deterministic gradient on GPUs.
-    """
+    """The means over the cells of a grid, as nn.AdaptiveAvgPool2d, but with a deterministic gradient on GPUs."""
 
     def __init__(self, parts: int) -> None:
         super().__init__()
@@ -68,12 +63,12 @@ class GridPool(nn.Module):
 
 
 class Backbone(NamedTuple):
-    """What turns images into vectors, and how it wants them."""
+    """A module from images to vectors, with the normalisation that it expects."""
 
     body: nn.Module
     width: int  # of the vectors
     normalise: Normalise
-    published_head: tuple[str, ...] = ("fc",)  # what files of weights call the classifier that the body is without
+    published_head: tuple[str, ...] = ("fc",)  # name of the removed classifier in files of weights
 
 
 class Network(nn.Module):
@@ -96,16 +91,16 @@ class Network(nn.Module):
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Features (n, feature_size) and logits (n, classes) of images (n, 3, height, width) in [0, 1], RGB."""
         vectors = self.backbone(self.normalise(images))
-        with full_precision(images.device):  # these layers cost nothing in it
+        with full_precision(images.device):  # which costs these layers nothing
             features = self.bottleneck(vectors.to(self.bottleneck.weight.dtype))
             return features, self.classifier(features)
 
     def backbone_parameters(self) -> Iterator[nn.Parameter]:
-        """Those that may start from published weights."""
+        """Parameters that may start from published weights."""
         return self.backbone.parameters()
 
     def head_parameters(self) -> Iterator[nn.Parameter]:
-        """Those that always start from scratch."""
+        """Parameters that always start from scratch."""
         yield from self.bottleneck.parameters()
         yield from self.classifier.parameters()
 
@@ -113,49 +108,28 @@ class Network(nn.Module):
 def build_network(
     name: str, classes: int, *, bottleneck: int = 512, weights: str | None = None, seed: int = 0
 ) -> Network:
-    """A network, a pure function of the arguments.
+    """A network with `classes` scores and `bottleneck` features; a pure function of the arguments.
 
     Parameters
     ----------
     name
         ``resnet18``, ``resnet34``, ``resnet50``, ``resnet101`` (torchvision), ``resnet50-caffe`` (for weights of Keras
         or Caffe), ``convnet`` (small, for digits), or ``timm:NAME``.
-    classes
-        How many scores it puts out.
-    bottleneck
-        How many features.
     weights
         Of the backbone: a .safetensors, .pth or .pt file, or ``imagenet`` to download them; None starts from scratch.
-    seed
-        Of the initial parameters. The generators of torch are left as they were.
-
-    Examples
-    --------
-    >>> network = build_network("convnet", 10, bottleneck=64)
-    >>> features, logits = network(torch.zeros(2, 3, 28, 28))
-    >>> features.shape, logits.shape
-    (torch.Size([2, 64]), torch.Size([2, 10]))
     """
-    whole_number("classes", classes, minimum=1)
-    whole_number("bottleneck", bottleneck, minimum=1)
-    whole_number("seed", seed, minimum=0)
-    build = _builder(name)
+    of_timm = isinstance(name, str) and name.startswith(TIMM)
+    if not of_timm and name not in BACKBONES:
+        rule = f"must be one of {', '.join(BACKBONES)}, or {TIMM}NAME"
+        raise InvalidInput("network", rule, describe(name), f"{nearest(name, BACKBONES)}Choose one of them.")
     # torch.manual_seed would reseed the generators of all GPUs as well.
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(seed)
-        network = Network(name, build(), bottleneck, classes)
+        backbone = _timm(name.removeprefix(TIMM)) if of_timm else BACKBONES[name]()
+        network = Network(name, backbone, bottleneck, classes)
     if weights is not None:
         load_backbone(network, weights)
     return network
-
-
-def _builder(name: str) -> Callable[[], Backbone]:
-    if isinstance(name, str) and name.startswith(TIMM):
-        return lambda: _timm(name.removeprefix(TIMM))
-    if name not in BACKBONES:
-        rule = f"must be one of {', '.join(BACKBONES)}, or {TIMM}NAME"
-        raise InvalidInput("network", rule, describe(name), f"{nearest(name, BACKBONES)}Choose one of them.")
-    return BACKBONES[name]
 
 
 def _resnet(name: str) -> Backbone:
@@ -179,11 +153,11 @@ def _resnet50_caffe() -> Backbone:
 
 
 def _convnet() -> Backbone:
-    """Small: three convolutions, then a grid that is just what they leave of 28 x 28 or 32 x 32 pixels."""
+    """Three convolutions, then the means over the 4 x 4 places that remain of 28 x 28 or 32 x 32 pixels."""
 
     def stage(before: int, after: int) -> nn.Module:
         convolution = nn.Conv2d(before, after, 3, padding=1, bias=False)
-        half = nn.MaxPool2d(2, ceil_mode=True)  # of one pixel, one is left
+        half = nn.MaxPool2d(2, ceil_mode=True)  # keeps a single pixel
         return nn.Sequential(convolution, nn.BatchNorm2d(after), nn.ReLU(inplace=True), half)
 
     body = nn.Sequential(stage(3, 16), stage(16, 32), stage(32, 64), GridPool(4))
@@ -197,8 +171,8 @@ def _timm(name: str) -> Backbone:
     from timm.data.config import resolve_model_data_config
 
     if not timm.is_model(name):
-        near = get_close_matches(name, timm.list_models(), 3)
-        remedy = f"Did you mean {' or '.join(TIMM + each for each in near)}?" if near else "See timm.list_models()."
+        close = get_close_matches(name, timm.list_models(), 3)
+        remedy = f"Did you mean {' or '.join(TIMM + each for each in close)}?" if close else "See timm.list_models()."
         raise InvalidInput("network", f"must name a model of timm after {TIMM}", describe(name), remedy)
     body: Any = timm.create_model(name, pretrained=False, num_classes=0)
     about, head = resolve_model_data_config(body), body.pretrained_cfg.get("classifier") or ()
@@ -207,10 +181,7 @@ def _timm(name: str) -> Backbone:
 
 
 BACKBONES: dict[str, Callable[[], Backbone]] = {
-    "resnet18": lambda: _resnet("resnet18"),
-    "resnet34": lambda: _resnet("resnet34"),
-    "resnet50": lambda: _resnet("resnet50"),
-    "resnet101": lambda: _resnet("resnet101"),
+    **{name: partial(_resnet, name) for name in ("resnet18", "resnet34", "resnet50", "resnet101")},
     "resnet50-caffe": _resnet50_caffe,
     "convnet": _convnet,
 }

@@ -1,4 +1,4 @@
-"""A network and a method in training: what one step does, and everything that has to be kept to go on later."""
+"""A network and a method in training: a single step, and the state to continue from."""
 
 from __future__ import annotations
 
@@ -17,39 +17,22 @@ from adaptive_ot.deep.device import full_precision, memory_format
 from adaptive_ot.deep.distributed import average_gradients, gather, with_global_batch_norm, world_size
 from adaptive_ot.deep.fields import filled_in
 from adaptive_ot.deep.graphs import Graphed
-from adaptive_ot.deep.methods import Method, Pair
+from adaptive_ot.deep.methods import Alignment, Method, Pair
 from adaptive_ot.deep.networks import BACKBONES, Network, build_network
 
-# Told apart from the draws of batches and views.
+# Stream of random numbers: neither that of batches nor that of views.
 STEPS = 32
 
 
-class Batch(NamedTuple):
-    """Augmented images of one domain, those of this process; and the classes of the whole batch."""
+class ImageBatch(NamedTuple):
+    """Augmented images of one domain, those of this process; and the labels of the whole batch."""
 
     images: torch.Tensor
     labels: torch.Tensor
 
 
-class Losses(NamedTuple):
-    """What a step minimised, part by part, still on the device; and the plan, if the method has one."""
-
-    terms: dict[str, torch.Tensor]
-    plan: torch.Tensor | None
-
-
 class Training:
-    """One optimiser for the network and for what the method trains beside it.
-
-    Parameters
-    ----------
-    config
-        The run.
-    classes
-        How many.
-    device
-        Where.
-    """
+    """A network and a method with `classes` classes, trained by one optimiser."""
 
     def __init__(self, config: Config, classes: int, device: torch.device) -> None:
         self.config = config
@@ -65,7 +48,7 @@ class Training:
             [
                 {"params": list(network.backbone_parameters()), "factor": 1.0},
                 {"params": list(network.head_parameters()), "factor": config.head_factor},
-                {"params": self._of_method(), "factor": config.head_factor},
+                {"params": self._method_parameters(), "factor": config.head_factor},
             ],
             lr=config.learning_rate,
             momentum=config.momentum,
@@ -77,14 +60,15 @@ class Training:
         self.network.train()
         self.method.train()
 
-    def learn(self, step: int, source: Batch, target: Batch | None) -> Losses:
-        """One step; random numbers depend on its number alone."""
-        torch.manual_seed(_seed_of(self.config.seed, step))
+    def learn(self, step: int, source: ImageBatch, target: ImageBatch | None) -> Alignment:
+        """One step, with random numbers that depend on the seed and `step` only; the whole loss and its terms."""
+        seeds = np.random.SeedSequence([self.config.seed, STEPS, step])
+        torch.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
         for group in self.optimiser.param_groups:
             group["lr"] = group["factor"] * self.learning_rate(step)
         outputs = self._passes(*(batch.images for batch in (source, target) if batch))
-        source_features, source_logits, *of_target = map(gather, outputs)
-        target_features, target_logits = of_target or (source_features[:0].detach(), source_logits[:0].detach())
+        source_features, source_logits, *rest = map(gather, outputs)
+        target_features, target_logits = rest or (source_features[:0].detach(), source_logits[:0].detach())
         pair = Pair(
             source_features,
             source_logits,
@@ -97,22 +81,23 @@ class Training:
             gather=gather,
         )
         with full_precision(source.images.device):
-            of_source = cross_entropy(source_logits, source.labels)
+            source_loss = cross_entropy(source_logits, source.labels)
             alignment = self.method.alignment(pair)
+        loss = source_loss + alignment.loss
         self.optimiser.zero_grad()
-        (of_source + alignment.loss).backward()
-        average_gradients(self._of_method())
+        loss.backward()
+        average_gradients(self._method_parameters())
         self.optimiser.step()
         self.method.after_step(self.network)
-        return Losses({"cross_entropy": of_source.detach(), **alignment.terms}, alignment.plan)
+        return Alignment(loss.detach(), {"cross_entropy": source_loss.detach(), **alignment.terms}, alignment.plan)
 
     def learning_rate(self, step: int) -> float:
-        """Of the backbone."""
+        """The learning rate of the backbone."""
         config = self.config
         return config.learning_rate * (1 + config.learning_rate_decay * step) ** -config.learning_rate_power
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """All that changes from step to step."""
+        """Everything that changes from step to step."""
         kept = {f"network.{name}": tensor for name, tensor in self.network.state_dict().items()}
         kept |= {f"method.{name}": tensor for name, tensor in self.method.state_dict().items()}
         for number, parameter in enumerate(self._parameters()):
@@ -122,7 +107,7 @@ class Training:
         return kept
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go on from what `tensors` gave."""
+        """Continue from the `tensors` of a checkpoint."""
         self.network.load_state_dict(checkpoint.part("network."))
         self.method.load_state_dict(checkpoint.part("method."))
         parameters = self._parameters()
@@ -131,7 +116,7 @@ class Training:
             self.optimiser.state[parameter]["momentum_buffer"] = torch.empty_like(parameter).copy_(momentum)
 
     def _prepared(self, passes: nn.Module, device: torch.device) -> Callable[..., tuple[torch.Tensor, ...]]:
-        """The passes over all processes, or launched at once; networks of others may do what a graph cannot hold."""
+        """The passes, over all processes or as a CUDA graph; networks of timm may do things that no graph can hold."""
         if world_size() > 1:
             passes = DistributedDataParallel(passes)
         if self.config.compile:
@@ -140,7 +125,7 @@ class Training:
             return Graphed(passes)
         return passes
 
-    def _of_method(self) -> list[nn.Parameter]:
+    def _method_parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.method.parameters() if parameter.requires_grad]
 
     def _parameters(self) -> list[nn.Parameter]:
@@ -148,16 +133,12 @@ class Training:
 
 
 def new_method(config: Config, classes: int) -> Method:
-    """The method of a run, as it is before the first step."""
+    """The method of a run before the first step."""
     kind = method_named(config.method)
     settings = filled_in(kind.defaults(), config.settings, f"setting of method '{config.method}'")
     with torch.random.fork_rng(devices=[]), torch.device("cpu"):
         torch.default_generator.manual_seed(config.seed)
         return kind(settings, config.bottleneck, classes)
-
-
-def _seed_of(seed: int, step: int) -> int:
-    return int(np.random.SeedSequence([seed, STEPS, step]).generate_state(1, np.uint64)[0])
 
 
 class _Passes(nn.Module):

@@ -1,4 +1,4 @@
-"""Weights of a backbone from a file that may hold anything, or from the internet if the user says so."""
+"""Weights of a backbone from an untrusted file, or from the internet if the user asks for it."""
 
 from __future__ import annotations
 
@@ -22,32 +22,27 @@ if TYPE_CHECKING:
 DOWNLOAD = "imagenet"
 SUFFIXES = (".safetensors", ".pth", ".pt")
 
-# The weights that papers on adaptation start from; torchvision's own default is a later, better recipe.
+# The weights that papers on adaptation start from; the default of torchvision is a later, better recipe.
 PUBLISHED = "IMAGENET1K_V1"
 
-# Names under which training scripts keep the state dict of a network, and what DataParallel puts before its keys.
+# Keys under which training scripts store a state dict, and the prefix that DataParallel adds.
 NESTS = ("state_dict", "model")
 WRAPPER = "module."
 
-# Counts that BatchNorm only needs where it has no momentum; converters leave them out.
+# Counters that BatchNorm only needs without momentum; converters omit them.
 OPTIONAL = "num_batches_tracked"
 
-# Mean square of images along the first filters of a ResNet: about 1 if they are normalised, 4700 if they are bytes.
+# Mean square of images along the first filters of a ResNet: about 1 for normalised images, 4700 for bytes.
 BYTES = 100.0
 
 NAMED = 3
 
 
 def load_backbone(network: Network, weights: str) -> None:
-    """Replace the weights of the backbone, all of them or none.
+    """Replace all weights of the backbone, or raise and replace none.
 
-    Parameters
-    ----------
-    network
-        As `build_network` made it.
-    weights
-        A .safetensors, .pth or .pt file with the keys of the backbone, as torchvision or timm name them; those of its
-        classifier are not read. ``imagenet`` downloads what torchvision publishes.
+    `weights` is a .safetensors, .pth or .pt file with the keys of torchvision or timm; those of the classifier are
+    ignored. ``imagenet`` downloads the weights that torchvision publishes.
     """
     if weights == DOWNLOAD:
         name, content = f"weights '{DOWNLOAD}'", _download(network.name)
@@ -74,7 +69,7 @@ def load_backbone(network: Network, weights: str) -> None:
 
 
 def digest_of(weights: str | None) -> str | None:
-    """What tells the contents of two files apart; the word itself, if they are downloaded."""
+    """A digest of a file of weights; the word itself, if they are downloaded."""
     if weights is None or weights == DOWNLOAD:
         return weights
     name = f"weights '{weights}'"
@@ -97,23 +92,23 @@ def _download(network: str) -> Any:
 
 
 def _load_pickled(name: str, path: Path) -> Any:
-    """What torch.save wrote, without running what a pickle may ask for."""
+    """The content of a file of torch.save, without running code of its pickle."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist()):
-                raise ValueError("compressed entries, which torch.save does not write")  # and may unpack to terabytes
+                raise ValueError("compressed entries, which torch.save does not write")  # could unpack to terabytes
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
     except OSError:
         raise
-    except Exception:  # whose message tells how to run what is in the file
+    except Exception:  # its message would explain how to run the code in the file
         given = "other objects, or a damaged file"
         remedy = "Convert it where it was made: safetensors.torch.save_file(network.state_dict(), 'w.safetensors')."
         raise InvalidInput(name, "must hold tensors by name, and nothing else", given, remedy) from None
 
 
 def _state_dict(name: str, content: Any) -> dict[str, torch.Tensor]:
-    """Tensors by name, out of their nest and without the prefix of a wrapper."""
+    """Tensors by name, without an enclosing table or the prefix of a wrapper."""
     for nest in NESTS:
         if isinstance(content, Mapping) and isinstance(content.get(nest), Mapping):
             content = content[nest]
@@ -126,7 +121,7 @@ def _state_dict(name: str, content: Any) -> dict[str, torch.Tensor]:
 
 
 def _check_keys(name: str, network: str, own: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> None:
-    """Every tensor of the network, no other, each of its shape."""
+    """The names and shapes are those of the network."""
     needed = {key for key in own if not key.endswith(OPTIONAL)}
     wrong = {
         "missing": sorted(needed - state.keys()),
@@ -154,7 +149,7 @@ def _finite(name: str, key: str, value: torch.Tensor, dtype: torch.dtype) -> tor
 
 
 def _check_range(name: str, state: Mapping[str, torch.Tensor]) -> None:
-    """Weights of Caffe and Keras fit torchvision's ResNet-50 by name and shape, and would compute nonsense."""
+    """Refuse weights of Caffe and Keras: they fit ResNet-50 by name and shape, but expect other images."""
     if "conv1.weight" not in state or "bn1.running_var" not in state:
         return
     seen = state["bn1.running_var"] / state["conv1.weight"].square().sum((1, 2, 3))

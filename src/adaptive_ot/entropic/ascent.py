@@ -23,33 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from adaptive_ot.entropic.constants import (
-    ACCEPTED_SHARE,
-    EASY,
-    FEW_SWEEPS,
-    FIRST_DAMPING,
-    FIRST_FACTOR,
-    FIRST_SHARE,
-    FLAT,
-    HARD,
-    HIGHEST,
-    LARGEST_FACTOR,
-    LEAST,
-    LEAST_DAMPING,
-    LESS_DAMPING,
-    LEVEL_ERROR,
-    LEVEL_FACTOR,
-    LONGER,
-    LONGEST_STEP,
-    LOOSEST_RESIDUAL,
-    MANY_SWEEPS,
-    MORE_DAMPING,
-    MOST_DAMPING,
-    ROUNDING,
-    SMALLEST_FACTOR,
-    SMALLEST_UNIT,
-)
-from adaptive_ot.entropic.oracle import NOTHING, Balanced, RowRule, balance, curvature, solve_directly
+from adaptive_ot.entropic import constants
+from adaptive_ot.entropic.oracle import NOTHING, Balanced, Equations, RowRule
 from adaptive_ot.entropic.price import chosen, price_of_mass, price_with_dummies
 
 
@@ -137,14 +112,14 @@ def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
 @register_jitable
 def due(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
     """What rows or columns of these potentials must sum to."""
-    return weights * np.exp(np.minimum(-softness * potential, HIGHEST)) if softness > 0 else weights
+    return weights * np.exp(np.minimum(-softness * potential, constants.HIGHEST)) if softness > 0 else weights
 
 
 @register_jitable
 def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
     """What potentials of rows or columns add to the dual value: the integral of what these are due."""
     if softness > 0:
-        return weights * np.expm1(np.minimum(-softness * potential, HIGHEST)) / -softness
+        return weights * np.expm1(np.minimum(-softness * potential, constants.HIGHEST)) / -softness
     return weights * potential
 
 
@@ -167,8 +142,8 @@ def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.
     some = rows > 1e-250 * dual.amount
     inverse, ones = some / chosen(some, rows, 1.0), np.ones(at.h.size)
     at = Balanced(at.h, at.row_sums, potential, at.columns)
-    columns = curvature(softmin, at, rule, inverse, ones)
-    moved = curvature(softmin, at, rule, inverse * loose, ones)
+    columns = softmin.curvature(at, rule, inverse, ones)
+    moved = softmin.curvature(at, rule, inverse * loose, ones)
     weight = math.sqrt(np.sum(rows * loose))
     return Balanced(at.h, at.row_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
 
@@ -198,7 +173,7 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
     mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.rule.softness
     h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
-    at, price = balance(softmin, h, rule), 0.0
+    at, price = softmin.balance(h, rule), 0.0
     spill = np.zeros((int(fixed or softness > 0) + int(dual.augmented), nu.size))
     if fixed:
         at, spill[-1], price = at_fixed_mass(softmin, dual, at)
@@ -215,12 +190,12 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
         spill[0] = sent / math.sqrt(total - dual.amount)
     else:
         value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
-    columns, goal = np.maximum(columns, LEAST * total), np.maximum(goal, LEAST * total)
+    columns, goal = np.maximum(columns, constants.LEAST * total), np.maximum(goal, constants.LEAST * total)
     free = (nu > 0) & ((gamma < rule.cap) | (columns > goal))
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
-    unit = max(dual.amount, SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
-    lost = softness > 0 and np.max(columns) <= LEAST * total  # so far off that everything underflows
+    unit = max(dual.amount, constants.SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
+    lost = softness > 0 and np.max(columns) <= constants.LEAST * total  # so far off that everything underflows
     error = np.inf if lost else np.sum(np.abs(gradient)) / unit
     return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
@@ -234,60 +209,49 @@ def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndar
 
 @register_jitable
 def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
-    """The damped Newton step; also returns the number of sweeps it took, and whether to solve directly from now on."""
+    """The damped Newton step, the number of sweeps it took, and whether to solve directly from now on."""
     mu, free, softness = dual.source_weights, point.free, dual.rule.softness
     rows = due(mu, point.at.potential - point.price, softness)
-    full = (point.at.potential < dual.rule.cap + point.price) & (rows > LEAST * np.sum(mu))
+    full = (point.at.potential < dual.rule.cap + point.price) & (rows > constants.LEAST * np.sum(mu))
     weights = full / ((1 + softness) * chosen(full, rows, 1.0))
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
     diagonal = (1 + softness + damping) * columns
     right = columns * log_ratio(point.due, point.columns, free)
-    if moves_freely(dual) and np.sum(free) == np.sum(dual.target_weights > 0):  # nothing determines a common step
+    free_constant = dual.amount > 0 or (dual.rule.cap > 0 and not dual.augmented)  # may move between the sides
+    if free_constant and np.sum(free) == np.sum(dual.target_weights > 0):  # nothing determines a common step
         right = right - columns * free * (np.sum(right) / np.sum(columns * free))
+    equations = Equations(weights, diagonal, point.spill, free, right)
     d, sweeps = right, 0
     if not direct:
-        d, sweeps, met = conjugate_gradients(softmin, dual, point, weights, diagonal, right, FEW_SWEEPS)
+        d, sweeps, met = conjugate_gradients(softmin, dual, point, equations, constants.FEW_SWEEPS)
         direct = not met
     if direct:
-        solved, d = solve_directly(softmin, point.at, dual.rule, weights, diagonal, point.spill, free, right)
+        direct, d = softmin.solve_directly(point.at, dual.rule, equations)
         sweeps += 1
-        if not solved:
-            direct = False
-            d, more, _ = conjugate_gradients(softmin, dual, point, weights, diagonal, right, MANY_SWEEPS)
+        if not direct:
+            d, more, _ = conjugate_gradients(softmin, dual, point, equations, constants.MANY_SWEEPS)
             sweeps += more
     return d, sweeps, direct
 
 
 @register_jitable
-def moves_freely(dual: Dual) -> bool:
-    """Whether a constant may move between the sides."""
-    return dual.amount > 0 or (dual.rule.cap > 0 and not dual.augmented)
-
-
-@register_jitable
 def conjugate_gradients(
-    softmin: Any,
-    dual: Dual,
-    point: Point,
-    weights: np.ndarray,
-    diagonal: np.ndarray,
-    right: np.ndarray,
-    most_sweeps: int,
+    softmin: Any, dual: Dual, point: Point, equations: Equations, most_sweeps: int
 ) -> tuple[np.ndarray, int, bool]:
-    """The Newton step up to a residual; also returns how many sweeps it took, and whether they were enough."""
-    d = np.zeros(right.size)
-    residual, direction = right, right / diagonal
+    """The Newton step up to a residual, the number of sweeps it took, and whether they were enough."""
+    diagonal, residual = equations.diagonal, equations.right
+    d, direction = np.zeros(residual.size), residual / diagonal
     size = np.sum(residual * direction)
-    goal = size * min(LOOSEST_RESIDUAL**2, point.error)
+    goal = size * min(constants.LOOSEST_RESIDUAL**2, point.error)
     sweeps = 0
     while size > goal and sweeps < most_sweeps:
-        product = curvature(softmin, point.at, dual.rule, weights, direction)
+        product = softmin.curvature(point.at, dual.rule, equations.weights, direction)
         for sent in point.spill:
             product = product + sent * np.sum(sent * direction)
         product = (diagonal * direction - product) * point.free
         sweeps += 1
         bend = np.sum(direction * product)
-        if bend <= FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
+        if bend <= constants.FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
             return (d if sweeps > 1 else direction), sweeps, False
         d = d + (size / bend) * direction
         residual = residual - (size / bend) * product
@@ -312,8 +276,8 @@ def climb(
 ) -> Ascent:
     """Newton steps at one epsilon until error and factor are below their goals; `direct` says how to solve for them."""
     point = evaluate(softmin, dual, gamma)
-    each, least = 3 if dual.amount > 0 else 1, LEAST_DAMPING
-    passes, steps, damping, longest = each, 0, FIRST_DAMPING, LONGEST_STEP
+    each, least = 3 if dual.amount > 0 else 1, constants.LEAST_DAMPING
+    passes, steps, damping, longest = each, 0, constants.FIRST_DAMPING, constants.LONGEST_STEP
     weight = np.sum(dual.source_weights) + np.sum(dual.target_weights)
     if dual.amount > 0 and not dual.augmented:
         weight = dual.amount
@@ -331,20 +295,22 @@ def climb(
         terms = dual.amount * abs(point.price)
         for weights, potential in sides:
             terms += np.sum(np.abs(worth(weights, potential, dual.rule.softness)))
-        noise = ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
+        noise = constants.ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
-        if 0 < gained >= ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
+        if 0 < gained >= constants.ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
             if gained >= 0.5 * promised:
-                damping = damping / LESS_DAMPING if damping > least else 0.0
-                longest = LONGER * longest if np.max(np.abs(d)) > longest else LONGEST_STEP
+                damping = damping / constants.LESS_DAMPING if damping > least else 0.0
+                longest = constants.LONGER * longest if np.max(np.abs(d)) > longest else constants.LONGEST_STEP
             point = trial
             steps += 1
-        elif damping < MOST_DAMPING:
-            least = least / LESS_DAMPING**3 if damping == 0 else least  # what hardly bends needs some, but very little
-            damping = max(MORE_DAMPING * damping, FIRST_DAMPING)
+        elif damping < constants.MOST_DAMPING:
+            least = (
+                least / constants.LESS_DAMPING**3 if damping == 0 else least
+            )  # what hardly bends needs some, but very little
+            damping = max(constants.MORE_DAMPING * damping, constants.FIRST_DAMPING)
             moved = np.max(np.abs(trial.at.h - point.at.h))  # by what all have in common, too
-            if longest > LONGEST_STEP or moved > 1.1 * LONGEST_STEP:
-                longest = LONGEST_STEP
+            if longest > constants.LONGEST_STEP or moved > 1.1 * constants.LONGEST_STEP:
+                longest = constants.LONGEST_STEP
                 point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
                 passes += each
         else:
@@ -378,7 +344,7 @@ def ascend(
     they become linear in epsilon. `climb` is the function above, or its compiled form. `direct` says that Newton's
     equations are few enough to be solved directly from the start.
     """
-    level, factor = max(epsilon, FIRST_SHARE * size), FIRST_FACTOR
+    level, factor = max(epsilon, constants.FIRST_SHARE * size), constants.FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)
     earlier, g_earlier = level, gamma
     passes = 0
@@ -386,17 +352,17 @@ def ascend(
         softmin.scale(level)
         dual = dual.at(level)
         last = level == epsilon
-        goal = tolerance if last else max(tolerance, LEVEL_ERROR)
-        goal_factor = math.inf if last else LEVEL_FACTOR
+        goal = tolerance if last else max(tolerance, constants.LEVEL_ERROR)
+        goal_factor = math.inf if last else constants.LEVEL_FACTOR
         budget = max_passes - passes if last else (max_passes - passes) // 2
         reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes, direct)
         passes += reached.passes
         if last:
             return reached._replace(passes=passes)
-        if reached.steps <= EASY:
-            factor = min(LARGEST_FACTOR, 1.5 * factor)
-        elif reached.steps > HARD:
-            factor = max(SMALLEST_FACTOR, factor / 1.5)
+        if reached.steps <= constants.EASY:
+            factor = min(constants.LARGEST_FACTOR, 1.5 * factor)
+        elif reached.steps > constants.HARD:
+            factor = max(constants.SMALLEST_FACTOR, factor / 1.5)
         g = level * reached.gamma
         following = max(epsilon, level / factor) if passes < max_passes // 2 else epsilon
         slope = (following - level) / (level - earlier) if level < earlier else 0.0

@@ -12,6 +12,7 @@ import numpy as np
 
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import Answers, PlanArray, ProblemBatch, SolutionBatch
+from adaptive_ot.entropic.dual import Movable
 from adaptive_ot.entropic.solver import ACTIVE_SHARE, Entropic, solve_entropic, status_of
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost, Marginals
@@ -24,7 +25,9 @@ PAIRS_PER_ROUND = 2**20
 LARGEST_ON_GPU = 128
 
 
-def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Callable[[Progress], None]) -> SolutionBatch:
+def solve_entropic_batch(
+    problems: ProblemBatch, solver: Entropic, report: Callable[[Progress], None], movable: Movable
+) -> SolutionBatch:
     """Solve every problem as if it were alone."""
     all_weigh = all(bool((side.sum(axis=1) > 0).all()) for side in (problems.source_weights, problems.target_weights))
     if problems.kind.on_gpu and all_weigh and fits_one_program(problems.marginals, problems.cost.shape[1:]):
@@ -41,7 +44,7 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
     def solve_some(one_way: Entropic, start: int, stop: int, step: int) -> None:
         for b in range(start, stop, step):
             try:
-                solutions[b] = solve_entropic(precise[b], one_way, lambda _: None)
+                solutions[b] = solve_entropic(precise[b], one_way, lambda _: None, movable)
             except Infeasible as error:
                 raise Infeasible(error.mass, error.most_mass, b) from None
 
@@ -60,7 +63,7 @@ def solve_entropic_batch(problems: ProblemBatch, solver: Entropic, report: Calla
 
 def fits_one_program(marginals: Marginals, shape: tuple[int, int]) -> bool:
     """Whether Triton is there, and one program of it knows the model and can hold a problem of this shape."""
-    return isinstance(marginals, AtMost) and min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
+    return marginals == AtMost() and min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
 
 
 @cache
@@ -97,3 +100,20 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
     ends = zip(numbers["error"], numbers["stalled"], strict=True)
     status = tuple(status_of(error, solver, stalled > 0) for error, stalled in ends)
     return SolutionBatch(problems, PlanArray(plans), answers, status, ACTIVE_SHARE)
+
+
+def plan_on_gpu(cost: Any, source_weights: Any, solver: Entropic) -> tuple[Any, Any]:
+    """The plan that `solve` finds for adaptive transport, without its certificate: the host never waits for the GPU.
+
+    Targets have equal weights. The second result is 1 if the plan misses the tolerance of the solver, otherwise 0. The
+    problem must fit one program.
+    """
+    import torch
+
+    from adaptive_ot.entropic.triton import NUMBERS, solve_batch
+
+    m = cost.shape[1]
+    weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
+    settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
+    plans, found = solve_batch(cost[None], weights, *settings)
+    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # true for NaN, too

@@ -1,113 +1,142 @@
-"""`Softmin` for a small dense cost, with NumPy and BLAS alone: a first solve has nothing to compile.
-
-As in `compiled`, the exponentials are kept as a matrix P that is row-stochastic at the column scalings it was made for.
-"""
+"""`Softmin` with whole rows of P in NumPy, where a first solve has nothing to compile, or in torch (see `gpu`)."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.entropic.oracle import DENSE_REACH, LARGEST_EXPONENT, LOST, Balanced, Finished, RowRule, Softmin
+from adaptive_ot.entropic.oracle import LARGEST_EXPONENT, LOST, RIDGES, Balanced, Finished, Kernel, RowRule, Softmin
 
 SMALLEST = math.exp(-LOST)
 
-# Added to the diagonal of Newton's equations one after the other: rounding can make the matrix slightly indefinite.
-RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
 
+class ArraySoftmin(Softmin):
+    """Sums by products with P in an array library `xp`; vectors come and go as NumPy arrays, matrices stay there."""
 
-class DenseSoftmin(Softmin):
-    """Sums over all pairs of a cost matrix, by products with P."""
+    xp: Any = np
 
-    def __init__(self, cost: ArrayCost) -> None:
-        self.shape = cost.shape
-        self.costs = np.ascontiguousarray(cost.array, dtype=np.float64)
-        self.epsilon = 1.0
-        self.matrix: np.ndarray | None = None
-        self.h = self.row_sums = np.zeros(0)  # where P was made, and the log-sum-exp of its rows there
+    @abstractmethod
+    def _blocks(self) -> Iterator[tuple[slice, Any]]:
+        """The costs in blocks of rows, in float64."""
 
-    def scale(self, epsilon: float) -> None:
-        if epsilon != self.epsilon:
-            self.epsilon, self.matrix = epsilon, None
+    def _put(self, array: np.ndarray) -> Any:
+        """A vector, on its way to the matrices."""
+        return array
 
-    def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
-        matrix, growth = self.matrix, None
-        if matrix is not None and np.abs(h - self.h).max() <= DENSE_REACH:
-            growth = np.exp(h - self.h)
-            with np.errstate(divide="ignore"):  # the logarithm of an empty row
-                row_sums = self.row_sums + np.log(matrix @ growth)
-        else:
-            self.matrix, self.row_sums = matrix, row_sums = row_stochastic(h - self.costs / self.epsilon)
-            self.h = h
+    def _get(self, array: Any) -> np.ndarray:
+        """A vector, on its way back."""
+        return array
+
+    def _balance_kept(self, kernel: Kernel, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+        with np.errstate(divide="ignore"):  # the logarithm of an empty row
+            row_sums = kernel.row_sums + np.log(self._get(kernel.matrix @ self._put(growth)))
         potential = rule.potential(row_sums, slice(None))
-        columns = self.moved(potential, rule) @ matrix
-        return Balanced(h, row_sums, potential, columns if growth is None else growth * columns)
+        moved = np.exp(potential + rule.reference + kernel.row_sums)
+        return row_sums, potential, self._get(self._put(moved) @ kernel.matrix)
 
-    def moved(self, potential: np.ndarray, rule: RowRule) -> np.ndarray:
-        """What the rows of P are multiplied by in the plan."""
-        return np.exp(potential + rule.reference + self.row_sums)
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        row_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
+        columns, scaling, self.kernel = np.zeros(h.size), self._put(h), None
+        for rows, costs in self._blocks():
+            matrix, sums = self._row_stochastic(scaling - costs / self.epsilon)
+            row_sums[rows] = self._get(sums)
+            potential[rows] = rule.potential(row_sums[rows], rows)
+            moved = np.exp(potential[rows] + rule.reference[rows] + row_sums[rows])
+            columns += self._get(self._put(moved) @ matrix)
+            if len(matrix) == row_sums.size:
+                self.kernel = Kernel(h, row_sums, matrix)
+        return Balanced(h, row_sums, potential, columns)
 
-    def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-        assert self.matrix is not None  # `balance` made it
-        growth, factors = self.plan_factors(at, rule, weights)
-        return growth * ((factors * (self.matrix @ (growth * x))) @ self.matrix)
+    def _row_stochastic(self, exponents: Any) -> tuple[Any, Any]:
+        """The exponentials with rows that sum to one, and the log-sum-exp of every row; zeros and -inf if empty."""
+        xp = self.xp
+        highest = xp.amax(exponents, 1)
+        some = highest > -math.inf
+        exponents -= xp.where(some, highest, 0.0)[:, None]
+        matrix = xp.exp(exponents, out=exponents)
+        matrix *= matrix > SMALLEST
+        row_sums = xp.where(some, matrix.sum(1), 1.0)
+        matrix /= row_sums[:, None]
+        return matrix, highest + xp.log(row_sums)
 
-    def plan_factors(self, at: Balanced, rule: RowRule, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What the columns of P are multiplied by in the plan of `at`, and the rows of P^T P in its curvature."""
-        return np.exp(at.h - self.h), (np.sqrt(weights) * self.moved(at.potential, rule)) ** 2
+    def _kernel_blocks(self, kernel: Kernel) -> Iterator[tuple[slice, Any]]:
+        """P in blocks of rows: as it is kept, or made anew."""
+        if kernel.matrix is not None:
+            yield slice(None), kernel.matrix
+            return
+        h, sums = self._put(kernel.h), np.where(np.isfinite(kernel.row_sums), kernel.row_sums, 0.0)
+        for rows, costs in self._blocks():
+            yield rows, self.xp.exp(h - costs / self.epsilon - self._put(sums[rows])[:, None])
 
-    def solve_directly(
-        self,
-        at: Balanced,
-        rule: RowRule,
-        weights: np.ndarray,
-        diagonal: np.ndarray,
-        spill: np.ndarray,
-        free: np.ndarray,
-        right: np.ndarray,
+    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        factors, x = self._put(factors), self._put(x)
+        parts = [(factors[rows] * (matrix @ x)) @ matrix for rows, matrix in self._kernel_blocks(kernel)]
+        return self._get(parts[0] if len(parts) == 1 else sum(parts))
+
+    def _gram(self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray) -> Any:
+        """G^T diag(factors) G for the plan G = P diag(growth)."""
+        gram, roots, growth = None, self._put(np.sqrt(factors)), self._put(growth)
+        for rows, matrix in self._kernel_blocks(kernel):
+            plan = roots[rows, None] * matrix * growth
+            gram = plan.T @ plan if gram is None else gram + plan.T @ plan
+        return gram
+
+    def _solve(
+        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
-        assert self.matrix is not None
-        growth, factors = self.plan_factors(at, rule, weights)
-        scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
-        plan = np.sqrt(factors)[:, None] * self.matrix * (growth * scale)
-        solved, x = solve_dense(plan.T @ plan, spill * scale, scale * right)
-        return solved, scale * x
+        return solve_dense(self._gram(kernel, factors, growth), side, right)
 
     def finish(
         self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
-        ((_, plan),) = self.plan_rows(at, rule)
-        row_sums = plan.sum(axis=1)
-        row_factors = np.divide(most, row_sums, out=np.ones(most.size), where=row_sums > most)
-        plan *= row_factors[:, None] * factors
-        value = float(np.multiply(plan, self.costs, out=np.zeros(self.shape), where=plan > 0).sum())
-        lowest = (self.costs - clipped[:, None]).min(axis=0)
-        return Finished(row_factors, plan.sum(axis=1), plan.sum(axis=0), value, lowest, plan)
+        xp, (n, m) = self.xp, self.shape
+        row_factors, row_sums, value, plans = np.empty(n), np.empty(n), 0.0, []
+        columns, lowest = np.zeros(m), np.full(m, np.inf)
+        for rows, costs in self._blocks():
+            plan = self._plan(at, rule, rows, costs)
+            sums = self._get(plan.sum(1))
+            row_factors[rows] = np.divide(most[rows], sums, out=np.ones(sums.size), where=sums > most[rows])
+            plan *= self._put(row_factors[rows])[:, None] * self._put(factors)
+            row_sums[rows] = self._get(plan.sum(1))
+            columns += self._get(plan.sum(0))
+            with np.errstate(invalid="ignore"):  # a forbidden pair costs inf and carries nothing
+                value += float(xp.where(plan > 0, plan * costs, 0.0).sum())
+            lowest = np.minimum(lowest, self._get(xp.amin(costs - self._put(clipped[rows])[:, None], 0)))
+            if keep:
+                plans.append(plan)
+        plan = plans[0] if len(plans) == 1 else xp.concatenate(plans) if plans else None
+        return Finished(row_factors, row_sums, columns, value, lowest, plan)
 
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        for rows, costs in self._blocks():
+            yield rows.start, self._get(self._plan(at, rule, rows, costs))
+
+    def _plan(self, at: Balanced, rule: RowRule, rows: slice, costs: Any) -> Any:
         # What is lost of a row depends on the row as a whole, which may be light.
-        matrix, row_sums = row_stochastic(at.h - self.costs / self.epsilon)
-        matrix *= np.exp(np.minimum(at.potential + rule.reference + row_sums, LARGEST_EXPONENT))[:, None]
-        yield 0, matrix
+        matrix, sums = self._row_stochastic(self._put(at.h) - costs / self.epsilon)
+        exponents = at.potential[rows] + rule.reference[rows] + self._get(sums)
+        matrix *= self._put(np.exp(np.minimum(exponents, LARGEST_EXPONENT)))[:, None]
+        return matrix
 
 
-def row_stochastic(exponents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The exponentials with rows that sum to one, and the log-sum-exp of every row; zeros and -inf for an empty row."""
-    highest = exponents.max(axis=1)
-    some = highest > -np.inf
-    exponents -= np.where(some, highest, 0.0)[:, None]
-    matrix = np.exp(exponents, out=exponents)
-    matrix *= matrix > SMALLEST
-    row_sums = matrix.sum(axis=1)
-    matrix /= np.where(some, row_sums, 1.0)[:, None]
-    return matrix, highest + np.log(np.where(some, row_sums, 1.0))
+class DenseSoftmin(ArraySoftmin):
+    """A small cost matrix in memory."""
+
+    def __init__(self, cost: ArrayCost) -> None:
+        super().__init__(cost.shape)
+        self.costs = np.ascontiguousarray(cost.array, dtype=np.float64)
+
+    def _blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        yield slice(0, self.shape[0]), self.costs
 
 
 def solve_dense(gram: np.ndarray, side: np.ndarray, right: np.ndarray) -> tuple[bool, np.ndarray]:
-    """Solve (1 - gram - side^T side) x = right by Cholesky's method; False if rounding is in its way."""
+    """Solve (1 - gram - side^T side) x = right by Cholesky's method; False if rounding prevents it."""
     from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
     matrix = np.eye(right.size) - gram - side.T @ side

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from adaptive_ot._arrays import to_numpy
-from adaptive_ot.costs import ArrayCost, Cost, SparseCost, as_cost
+from adaptive_ot.costs import Cost
 from adaptive_ot.entropic.oracle import NOTHING, RowRule
 from adaptive_ot.errors import Infeasible
-from adaptive_ot.exact.solver import Exact, solve_exact
-from adaptive_ot.marginals import AtMost, Equal, FixedMass, SoftKL
 from adaptive_ot.problem import Problem
 
 if TYPE_CHECKING:
-    from scipy import sparse
-
     from adaptive_ot.entropic.ascent import Ascent, Dual
     from adaptive_ot.entropic.solver import Entropic
-
-# Rows in which to look for the largest and the smallest cost between points.
-ROWS_SAMPLED = 16
 
 # Weights below this part of the largest count as zero: their reciprocals would be infinite.
 MINUTE = 1e-250
@@ -34,8 +27,12 @@ FAR = -NOTHING
 MISSING = 1e-9
 
 
+# The most mass that allowed pairs can move between weights: a question for an exact solver, which `solve` passes on.
+Movable = Callable[[Any, np.ndarray, np.ndarray], float]
+
+
 class Task(NamedTuple):
-    """The weights that take part, the mass to move, 0 if that is not prescribed, and the most that can move."""
+    """The weights that take part, the mass to move (0 if it is not prescribed), and the most mass that can move."""
 
     mu: np.ndarray
     nu: np.ndarray
@@ -47,46 +44,24 @@ class Task(NamedTuple):
         return not (self.mu.sum() > 0 and self.nu.sum() > 0)
 
 
-def task_of(problem: Problem) -> Task:
-    """Who takes part; raises `Infeasible` if forbidden pairs leave no plan."""
+def task_of(problem: Problem, movable: Movable) -> Task:
+    """The points that take part; raises `Infeasible` if forbidden pairs leave no plan."""
     marginals, mu, nu = problem.marginals, problem.source_weights, problem.target_weights
-    most = problem.most_mass
-    if isinstance(marginals, AtMost):
+    (source, target), most, pairs = marginals.sides, problem.most_mass, problem.cost.allowed_pairs()
+    if pairs is not None:  # a point that cannot be reached has no part in the plan
+        mu = np.where(pairs @ (nu > 0) > 0, mu, 0.0) if source.soft else mu
+        nu = np.where(pairs.T @ (mu > 0) > 0, nu, 0.0) if target.soft else nu
+    if marginals.exact_method != "prescribed" or source.soft or target.soft:
         return Task(mu, nu, 0.0, most)
-    pairs = allowed_pairs(problem.cost)
-    if isinstance(marginals, SoftKL):
-        if pairs is not None:  # a point that cannot be reached has no part in the plan
-            mu, nu = np.where(pairs @ (nu > 0) > 0, mu, 0.0), np.where(pairs.T @ (mu > 0) > 0, nu, 0.0)
-        return Task(mu, nu, 0.0, most)
-    amount = marginals.amount(mu, nu) if isinstance(marginals, FixedMass) else most
+    amount = problem.prescribed_mass
     if pairs is not None and amount > 0:
-        most = solve_exact(Problem(as_cost(-pairs), mu, nu, AtMost()), Exact(), lambda _: None).mass
+        most = movable(pairs, mu, nu)
         if most < amount * (1 - MISSING):
             raise Infeasible(amount, most)
-    if isinstance(marginals, Equal):
+    if not (source.bounded and target.bounded):
         return Task(mu, nu, 0.0, most)
     moves = float(amount > 0)
     return Task(moves * mu, moves * nu, min(amount, most), most)
-
-
-def allowed_pairs(cost: Cost) -> sparse.csr_array | None:
-    """One for every pair that may carry mass, or None if all may."""
-    if not forbids(cost):
-        return None
-    from scipy import sparse
-
-    if isinstance(cost, SparseCost):
-        matrix = cost.matrix
-        return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=cost.shape)
-    assert isinstance(cost, ArrayCost)  # points forbid no pair
-    return sparse.csr_array(np.isfinite(to_numpy(cost.array)).astype(np.float64))
-
-
-def forbids(cost: Cost) -> bool:
-    """Whether there are forbidden pairs."""
-    if isinstance(cost, SparseCost):
-        return cost.matrix.nnz < math.prod(cost.shape)
-    return isinstance(cost, ArrayCost) and math.prod(cost.shape) > 0 and float(cost.array.max()) == math.inf
 
 
 def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
@@ -95,10 +70,11 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
 
     mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
     totals = float(problem.source_weights.sum()), float(problem.target_weights.sum())
+    source, target = problem.marginals.sides
     tau, tilt, lost = math.inf, 0.0, 0.0
-    if isinstance(problem.marginals, SoftKL):
+    if source.soft:
         # Both sides move the same mass, so their weights may be scaled to the same total: potentials shift, no more.
-        tau, roots = problem.marginals.tau, (math.sqrt(mu.sum()), math.sqrt(nu.sum()))
+        tau, roots = source.tau, (math.sqrt(mu.sum()), math.sqrt(nu.sum()))
         total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
         tilt = 0.5 * tau * math.log(mu.sum() / nu.sum())
         lost = (totals[0] - mu.sum() + totals[1] - nu.sum() + apart**2) * (tau / solver.epsilon)
@@ -106,7 +82,7 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     log_mu, log_nu = log_weights(mu), log_weights(nu)
     lightest = nu[nu > 0].min() / (mu.max() * mu.size)
     share = min(1.0, lightest) / nu.size
-    capped, total = isinstance(problem.marginals, AtMost | FixedMass), mu.sum() + nu.sum()
+    capped, total = source.bounded and target.bounded, mu.sum() + nu.sum()
     with_dummies = capped and solver.entropy == "augmented"
     if with_dummies and not (task.amount > 0 and task.amount >= (1 - solver.tolerance) * max(mu.sum(), nu.sum())):
         # The reference is the product of the weights, dummies included, over their total: free of scale.
@@ -138,30 +114,21 @@ def log_weights(weights: np.ndarray) -> np.ndarray:
 
 def first_size(problem: Problem) -> float:
     """The size of the potentials: where the ascent starts."""
+    sides, costs = problem.marginals.sides, problem.cost.sample()
     lowest = lowest_cost(problem.cost)
-    if isinstance(problem.marginals, AtMost):
+    if problem.marginals.exact_method == "adaptive" and all(side.bounded for side in sides):
         return max(0.0, -lowest)
-    costs = all_or_some(problem.cost)
     highest = float(costs[costs < math.inf].max())
-    if isinstance(problem.marginals, SoftKL):  # what cannot move costs tau
-        return max(highest, -lowest, problem.marginals.tau * forbids(problem.cost))
+    if any(side.soft for side in sides):  # what cannot move costs tau
+        tau = max(side.tau for side in sides if side.soft)
+        return max(highest, -lowest, tau * (problem.cost.allowed_pairs() is not None))
     return highest - lowest
 
 
 def lowest_cost(cost: Cost) -> float:
     """The lowest cost, for point costs among a sample."""
-    costs = all_or_some(cost)
+    costs = cost.sample()
     return float(costs.min()) if math.prod(costs.shape) else 0.0
-
-
-def all_or_some(cost: Cost) -> Any:
-    """All costs, for point costs those of some rows."""
-    if isinstance(cost, ArrayCost):
-        return cost.array
-    if isinstance(cost, SparseCost):
-        return cost.matrix.data
-    n = cost.shape[0]
-    return np.concatenate([cost.block(i, i + 1) for i in range(0, n, 1 + n // ROWS_SAMPLED)])
 
 
 class Potentials(NamedTuple):
@@ -184,6 +151,6 @@ def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> 
     weighs = dual.source_weights > 0
     least = lowest_cost(problem.cost) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
     f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))
-    if isinstance(problem.marginals, SoftKL):
+    if problem.marginals.sides[0].soft:
         f = np.where((problem.source_weights > 0) & (at.row_sums < NOTHING / 2), FAR, f)
     return Potentials(f, g, epsilon * price)

@@ -1,13 +1,14 @@
-"""The Numba kernels of `CompiledSoftmin`: exponentials and sums over blocks of rows, on one thread, without the GIL."""
+"""Numba kernels of the oracle: exponentials and sums over blocks of rows, on one thread, without the GIL."""
 
 from __future__ import annotations
 
 import math
 
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot._jit import fused, kernel, reduced
-from adaptive_ot.entropic.oracle import LARGEST_EXPONENT, LOST
+from adaptive_ot.entropic.oracle import LARGEST_EXPONENT, LOST, NEGLIGIBLE, SPARSE_REACH
 
 # Columns treated together, so that a row of exponents stays in the first cache.
 CHUNK = 1024
@@ -24,7 +25,7 @@ C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(k) for 
 
 @fused
 def exponentiate(t, scratch, bits):
-    """Replace t by exp(t), to one unit in the last place; NumPy's own is as fast but not for kernels to call.
+    """Replace t by exp(t), to one unit in the last place; NumPy's own is as fast, but kernels cannot call it.
 
     `bits` are the bits of `scratch` as integers.
     """
@@ -79,20 +80,24 @@ def exponents(out, costs, h, minus, inverse_epsilon):
 
 
 @kernel
-def row_of_exponentials(costs, inverse_epsilon, h, guess, out, scratch, bits):
-    """Fill `out` with exp(h_j - C_j / epsilon - shift) and return its sum and the shift, which is `guess` if that fits.
+def exponential_row(costs, inverse_epsilon, h, shift, out, scratch, bits):
+    """Fill `out` with exp(h_j - C_j / epsilon - shift) and return its sum."""
+    row_sum = 0.0
+    for start in range(0, out.size, CHUNK):
+        part = out[start : start + CHUNK]
+        exponents(part, costs[start : start + CHUNK], h[start : start + CHUNK], shift, inverse_epsilon)
+        exponentiate(part, scratch[: part.size], bits[: part.size])
+        row_sum += total(part)
+    return row_sum
 
-    Both are 0 and -inf where no pair is allowed.
-    """
+
+@kernel
+def stable_row(costs, inverse_epsilon, h, guess, out, scratch, bits):
+    """An `exponential_row`: its sum and its shift, which is `guess` if that fits; 0 and -inf if no pair is allowed."""
     shift = guess
     for _ in range(2):
         if math.isfinite(shift):
-            row_sum = 0.0
-            for start in range(0, out.size, CHUNK):
-                part = out[start : start + CHUNK]
-                exponents(part, costs[start : start + CHUNK], h[start : start + CHUNK], shift, inverse_epsilon)
-                exponentiate(part, scratch[: part.size], bits[: part.size])
-                row_sum += total(part)
+            row_sum = exponential_row(costs, inverse_epsilon, h, shift, out, scratch, bits)
             if SMALLEST_SUM < row_sum < LARGEST_SUM:
                 return row_sum, shift
         shift = -np.inf
@@ -112,21 +117,21 @@ def row_potential(log_sum, total, cap, dummy, softness):
 
 
 @kernel
-def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, columns, kernel_rows, kept, cut):
+def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, columns, entries, kept, cut):
     """Balance a block of rows from their costs.
 
-    `row_sums` holds a guess of their log-sum-exp and gets the true one. `kernel_rows`, if it has any, gets the rows of
-    the kernel, and `kept` how many entries of each row are above the cut.
+    `row_sums` holds a guess of their log-sum-exp and receives the true one, `entries`, if it has rows, the rows of P,
+    and `kept` how many of each are above the cut.
     """
     m = h.size
     totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     scratch = np.empty(min(m, CHUNK))
     bits = scratch.view(np.int64)
-    here = np.empty(m if kernel_rows.shape[0] == 0 else 0)
+    here = np.empty(m if entries.shape[0] == 0 else 0)
     for k in range(costs.shape[0]):
         i = top + k
-        row = here if kernel_rows.shape[0] == 0 else kernel_rows[k]
-        row_sum, shift = row_of_exponentials(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
+        row = here if entries.shape[0] == 0 else entries[k]
+        row_sum, shift = stable_row(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
         row_sums[i] = shift + math.log(row_sum) if row_sum > 0 else -np.inf
         potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
         if row_sum > 0:
@@ -143,6 +148,12 @@ def count_above(row, cut):
     return result
 
 
+@register_jitable
+def smallest_entry(rule):
+    """The entry of P below which pairs are negligible."""
+    return math.exp(-2 * SPARSE_REACH - NEGLIGIBLE) * rule.smallest_share
+
+
 @kernel
 def compress(rows, cut, indices, values):
     """Write the entries of `rows` above the cut one after the other."""
@@ -156,7 +167,7 @@ def compress(rows, cut, indices, values):
 
 @kernel
 def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, row_sums, potential, columns, values):
-    """`balance_rows` for the stored pairs of a sparse cost; `values` gets the kernel."""
+    """`balance_rows` for the stored pairs of a sparse cost; `values` receives P."""
     totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     for i in range(top, bottom):
         largest = -np.inf
@@ -180,10 +191,10 @@ def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, 
 def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
     """Out += P^T (weights * (P a)) over the rows top:bottom of a kept kernel P.
 
-    The weights are `factors`, if there are any; otherwise they balance the rows, whose log-sum-exp is found anew.
+    The weights are `factors` if there are any; otherwise they balance the rows, whose log-sum-exp is found anew.
     """
-    # Arrays are taken out of their tuples, and functions get numbers only: Numba counts references to whatever is
-    # handed on, which in a loop costs more than the loop.
+    # Arrays are taken out of their tuples, and functions get numbers only: Numba counts references to every argument,
+    # which in a loop costs more than the loop.
     matrix, ends, indices, values, start = kept.matrix, kept.ends, kept.indices, kept.values, kept.row_sums
     totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     dense = matrix.shape[0] > 0
@@ -222,14 +233,14 @@ def add_gram(ends, indices, values, factors, growth, out):
 
 @kernel
 def sweep_costs(costs, top, inverse_epsilon, h, a, factors, row_sums, out):
-    """`sweep` with factors, for a kernel that is made from the costs of a block of rows again."""
+    """`sweep` with factors for P that is made anew from the costs of a block of rows."""
     scratch = np.empty(min(h.size, CHUNK))
     bits = scratch.view(np.int64)
     row = np.empty(h.size)
     for k in range(costs.shape[0]):
         i = top + k
         if factors[i] != 0:
-            row_of_exponentials(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
+            stable_row(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
             add_multiple(out, factors[i] * dot(row, a), row)
 
 
@@ -250,17 +261,14 @@ def finish_rows(
     for k in range(costs.shape[0]):
         i = top + k
         row = here if plan.shape[0] == 0 else plan[k]
-        for start in range(0, m, CHUNK):
-            part = row[start : start + CHUNK]
-            exponents(part, costs[k, start : start + CHUNK], h[start : start + CHUNK], -scaling[i], inverse_epsilon)
-            exponentiate(part, scratch[: part.size], bits[: part.size])
+        exponential_row(costs[k], inverse_epsilon, h, -scaling[i], row, scratch, bits)
         row_sum = units[i] * total(row)
         row_factors[i] = most[i] / row_sum if row_sum > most[i] else 1.0
         multiply(row, units[i] * row_factors[i], factors)
         rows[i] = total(row)
         value += price(row, costs[k])
         add_multiple(columns, 1.0, row)
-        lower(lowest, costs[k], clipped[i])
+        lower_to(lowest, costs[k], clipped[i])
     return value
 
 
@@ -279,6 +287,6 @@ def price(row, costs):
 
 
 @reduced
-def lower(lowest, costs, potential):
+def lower_to(lowest, costs, potential):
     for j in range(lowest.size):
         lowest[j] = min(lowest[j], costs[j] - potential)

@@ -1,12 +1,16 @@
 """The oracle behind the entropic solver: sums of exponentials over all pairs, by row and by column.
 
-The solver asks mainly two questions of a cost at a given epsilon. With P(h) the row-stochastic matrix
+The solver asks two main questions about a cost at a given epsilon. With P(h) the row-stochastic matrix
 exp(h_j - C_ij / epsilon) / (row sum):
 
-- `balance(h, rule)`: what does every row sum to, and, after each is scaled by a rule of its own, every column?
+- `balance(h, rule)`: the sum of every row and, once a rule has scaled each row, of every column.
 - `curvature(balanced, rule, weights, x)`: the product  G^T diag(weights) G x  with the plan G found by `balance`.
 
-Whoever answers them (Numba on the CPU, torch on a GPU) is a `Softmin`; the solver does not know which.
+A `Softmin` answers them, with Numba or NumPy on the CPU and with torch on a GPU; the solver does not know which.
+
+Exponentials are the expensive part, so they are kept as a matrix P that is row-stochastic at the column scalings h it
+was made for ("stabilised scaling"). Near these scalings, P times exp(h - h then) gives the same sums without any
+exponential.
 """
 
 from __future__ import annotations
@@ -26,8 +30,14 @@ LOST = 450.0
 # No exponent is larger, or the exponential would be infinite.
 LARGEST_EXPONENT = 700.0
 
-# How far, in units of epsilon, column scalings may move from where a dense P was made, which leaves no pair out.
-DENSE_REACH = 150.0
+# How far, in units of epsilon, the column scalings may move before P is made anew: a dense P leaves no pair out. Of a
+# sparse one, row sums move no farther, so entries below e^-(2 * REACH + NEGLIGIBLE) of a row stay below e^-NEGLIGIBLE,
+# less than rounding.
+DENSE_REACH, SPARSE_REACH = 150.0, 10.0
+NEGLIGIBLE = 40.0
+
+# Added to the diagonal of Newton's equations one after the other: rounding can make the matrix slightly indefinite.
+RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
 
 
 class RowRule(NamedTuple):
@@ -37,7 +47,7 @@ class RowRule(NamedTuple):
     the row of the plan is  e^(potential + reference + h_j - C_ij / epsilon). A dummy column (augmented form) has a
     `dummy` above -inf, the inequality forms a `cap` of 0; where sums are penalised, `softness` is epsilon over the
     price of their divergence. A row without weight has a potential too, but a reference of NOTHING: it is empty.
-    `smallest_share` is the part of a row, at least, that can matter to some column.
+    `smallest_share` is the smallest part of a row that can matter to some column.
     """
 
     total: np.ndarray
@@ -49,7 +59,7 @@ class RowRule(NamedTuple):
 
     @property
     def log_weights(self) -> np.ndarray:
-        """The logarithms of the source weights: what a row sums to at its maximum, if nothing caps or penalises it."""
+        """The logarithms of the source weights: the row sums at the maximum, unless capped or penalised."""
         return self.total + self.reference
 
     def potential(self, log_sum: np.ndarray, rows: slice) -> np.ndarray:
@@ -62,7 +72,8 @@ class RowRule(NamedTuple):
 class Balanced(NamedTuple):
     """The plan whose rows are optimal for the column scalings `h`.
 
-    `row_sums` is the log-sum-exp of every row, `potential` what the rule makes of it, `columns` the sums of the plan.
+    `row_sums` is the log-sum-exp of every row, `potential` the potential that the rule derives from it, and `columns`
+    the column sums of the plan.
     """
 
     h: np.ndarray
@@ -75,38 +86,116 @@ class Balanced(NamedTuple):
         return np.exp(self.potential + rule.reference + self.row_sums)
 
 
+class Equations(NamedTuple):
+    """Newton's equations (diag(diagonal) - G^T diag(weights) G - spill^T spill) x = right over the free columns."""
+
+    weights: np.ndarray
+    diagonal: np.ndarray
+    spill: np.ndarray
+    free: np.ndarray
+    right: np.ndarray
+
+
+class Finished(NamedTuple):
+    """The results of one last pass over all pairs.
+
+    `lowest` is min_i C_ij - clipped_i, the c-transform of the source potentials; rows were multiplied by `factors`.
+    """
+
+    factors: np.ndarray
+    rows: np.ndarray
+    columns: np.ndarray
+    value: float
+    lowest: np.ndarray
+    plan: Any
+
+
+class Kernel(NamedTuple):
+    """P, made for the column scalings `h`, where the rows had the log-sum-exp `row_sums`.
+
+    A matrix of NumPy or torch or, if that has no rows, in CSR form; None if the entries are not kept.
+    """
+
+    h: np.ndarray
+    row_sums: np.ndarray
+    matrix: Any
+    ends: np.ndarray = np.zeros(1, np.int64)
+    indices: np.ndarray = np.zeros(0, np.int32)
+    values: np.ndarray = np.zeros(0)
+
+    def reaches(self, h: np.ndarray) -> bool:
+        """Whether P serves these scalings."""
+        return np.abs(h - self.h).max(initial=0.0) <= (DENSE_REACH if len(self.matrix) else SPARSE_REACH)
+
+
+def plan_factors(kernel: Any, at: Balanced, rule: RowRule, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The factors that turn the columns of P into the plan of `at`, and the rows of P^T P into its curvature."""
+    return np.exp(at.h - kernel.h), (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
+
+
 class Softmin(ABC):
-    """Sums over all pairs of one cost; `scale` sets the epsilon they are taken at."""
+    """Sums over all pairs of one cost, from a kernel that is kept where it fits; `scale` sets the epsilon."""
 
-    shape: tuple[int, int]
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape, self.epsilon = shape, 1.0
+        self.kernel: Kernel | None = None
+        self.row_sums = np.full(shape[0], -np.inf)  # the last ones known, a guess for the next
 
-    @abstractmethod
     def scale(self, epsilon: float) -> None:
         """Take all further sums at this epsilon."""
+        if epsilon != self.epsilon:
+            self.row_sums = self.row_sums * (self.epsilon / epsilon)
+            self.epsilon, self.kernel = epsilon, None
 
-    @abstractmethod
     def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
         """The plan with optimal rows for the column scalings h (which may be NOTHING: no mass for that column)."""
+        kernel = self.kernel
+        if kernel and kernel.reaches(h):
+            growth = np.exp(h - kernel.h)
+            row_sums, potential, columns = self._balance_kept(kernel, growth, rule)
+            balanced = Balanced(h, row_sums, potential, growth * columns)
+        else:
+            balanced = self._balance_costs(h, rule)
+        self.row_sums = balanced.row_sums
+        return balanced
 
-    @abstractmethod
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         """G^T (weights * (G x)) with the plan G of `at`."""
+        kernel = self._kernel_at(at)
+        growth, factors = plan_factors(kernel, at, rule, weights)
+        return growth * self._curvature(kernel, factors, growth * x)
 
-    def solve_directly(
-        self,
-        at: Balanced,
-        rule: RowRule,
-        weights: np.ndarray,
-        diagonal: np.ndarray,
-        spill: np.ndarray,
-        free: np.ndarray,
-        right: np.ndarray,
+    def solve_directly(self, at: Balanced, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
+        """Solve Newton's equations; False if that would take too long, or if they are not positive definite."""
+        weights, diagonal, spill, free, right = equations
+        kernel = self._kernel_at(at)
+        growth, factors = plan_factors(kernel, at, rule, weights)
+        scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
+        solved, x = self._solve(kernel, factors, growth * scale, spill * scale, scale * right)
+        return solved, scale * x
+
+    def _kernel_at(self, at: Balanced) -> Kernel:
+        """The kept kernel if it serves the scalings of `at`, otherwise one without entries: they are made on use."""
+        kernel = self.kernel
+        return kernel if kernel and kernel.reaches(at.h) else Kernel(at.h, at.row_sums, None)
+
+    @abstractmethod
+    def _balance_kept(self, kernel: Kernel, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+        """Log-sum-exps and potentials of the rows of P diag(growth), and the column sums of the plan over growth."""
+
+    @abstractmethod
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        """Balance from the costs, and keep P if it is small enough."""
+
+    @abstractmethod
+    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """P^T (factors * (P x))."""
+
+    @abstractmethod
+    def _solve(
+        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
-        """Solve (diag(diagonal) - G^T diag(weights) G - spill^T spill) x = right over the free columns.
-
-        False if that would take too long, or if the matrix is not positive definite.
-        """
-        return False, right
+        """Solve (1 - G^T diag(factors) G - side^T side) x = right for G = P diag(growth)."""
 
     @abstractmethod
     def finish(
@@ -121,40 +210,3 @@ class Softmin(ABC):
     @abstractmethod
     def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         """The plan of `at` in blocks of rows, with the first row of each."""
-
-
-# What `_ascent` calls: methods here, compiled functions of the same names for small problems.
-def balance(softmin: Softmin, h: np.ndarray, rule: RowRule) -> Balanced:
-    return softmin.balance(h, rule)
-
-
-def curvature(softmin: Softmin, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
-    return softmin.curvature(at, rule, weights, x)
-
-
-def solve_directly(
-    softmin: Softmin,
-    at: Balanced,
-    rule: RowRule,
-    weights: np.ndarray,
-    diagonal: np.ndarray,
-    spill: np.ndarray,
-    free: np.ndarray,
-    right: np.ndarray,
-) -> tuple[bool, np.ndarray]:
-    return softmin.solve_directly(at, rule, weights, diagonal, spill, free, right)
-
-
-class Finished(NamedTuple):
-    """What one last pass over all pairs tells about a plan.
-
-    `lowest` is min_i C_ij - clipped_i, the c-transform of the source potentials; `factors` are what the rows were
-    multiplied by.
-    """
-
-    factors: np.ndarray
-    rows: np.ndarray
-    columns: np.ndarray
-    value: float
-    lowest: np.ndarray
-    plan: Any

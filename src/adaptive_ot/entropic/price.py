@@ -1,4 +1,4 @@
-"""The price of mass at which rows move a fixed amount; as in `_ascent`, potentials are in units of epsilon."""
+"""The price of mass at which rows move a fixed amount; as in `ascent`, potentials are in units of epsilon."""
 
 from __future__ import annotations
 

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import rounded_down
 from adaptive_ot._progress import Progress
-from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.entropic.dense import DenseSoftmin
-from adaptive_ot.entropic.dual import FAR, dual_of, first_size, potentials_of, task_of
+from adaptive_ot.entropic.dual import FAR, Movable, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.entropic.oracle import Balanced, RowRule, Softmin
-from adaptive_ot.exact.solver import Exact, solve_exact
-from adaptive_ot.marginals import AtMost, FixedMass, SoftKL
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport, violation_of
+from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
 
 if TYPE_CHECKING:
     from adaptive_ot.entropic.ascent import Ascent, Dual
@@ -91,9 +88,11 @@ class Entropic:
             object.__setattr__(self, name, number)
 
 
-def solve_entropic(problem: Problem, solver: Entropic, report: Callable[[Progress], None]) -> Solution:
+def solve_entropic(
+    problem: Problem, solver: Entropic, report: Callable[[Progress], None], movable: Movable
+) -> Solution:
     """Maximise the dual, round the plan into the weights, and certify it."""
-    task = task_of(problem)
+    task = task_of(problem, movable)
     if task.is_empty:
         return nothing_to_move(problem)
     solver = strict_enough(problem, solver)
@@ -108,10 +107,11 @@ def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
 
     A share x of the column sums that is missing costs about tau x^2 / 2, beside costs of the size of the potentials.
     """
-    if not isinstance(problem.marginals, SoftKL):
+    prices = [side.tau for side in problem.marginals.sides if side.soft]
+    if not prices:
         return solver
     size = max(solver.epsilon, first_size(problem))
-    strict = math.sqrt(2 * solver.tolerance) * math.sqrt(size / problem.marginals.tau)
+    strict = math.sqrt(2 * solver.tolerance) * math.sqrt(size / max(prices))
     return replace(solver, tolerance=max(check.SMALLEST, min(solver.tolerance, strict)))
 
 
@@ -151,16 +151,17 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     f, g, price = potentials_of(problem, dual, ascent, epsilon)
     clipped = marginals.clipped(f)
     softmin.scale(epsilon)
-    keep, factors = isinstance(cost, ArrayCost), np.ones(nu.size)
-    most = np.full(mu.size, math.inf) if isinstance(marginals, SoftKL) else mu
+    keep, factors = cost.layout == "dense", np.ones(nu.size)
+    source, target = marginals.sides
+    most = np.full(mu.size, math.inf) if source.soft else mu
     finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
-    if isinstance(marginals, AtMost | FixedMass):
+    if target.bounded:
         factors = fitting(finished.columns, nu, dual.amount)
         if (factors < 1).any():  # once more, with these scaled down
             finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
-    if isinstance(cost, SparseCost):
+    if cost.layout == "sparse":
         transport: Transport = ListedTransport(cost.shape, finished.plan)
-    elif isinstance(cost, ArrayCost):
+    elif cost.layout == "dense":
         transport = DenseTransport(finished.plan)
     else:
         transport = TiledTransport(softmin, ascent.at, dual.rule, mu, (finished.factors, factors))
@@ -168,26 +169,20 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     bound = marginals.bound(mu, nu, clipped, finished.lowest)
     g = np.where(dual.target_weights > 0, g, np.minimum(bound.target_potential, FAR))
     value = finished.value + marginals.penalty(mu, nu, rows, columns)
-    gap, present = max(0.0, value - bound.value), cost.kind.present
     status = status_of(ascent.error, solver, ascent.stalled)
-    if not math.isfinite(gap):  # exponents without a digit left: whatever the sums say, nothing is known
+    if not math.isfinite(value - bound.value):  # exponents without a digit left: nothing is known
         status = Status.IMPRECISE
-    return Solution(
-        problem=problem,
-        transport=transport,
+    return Solution.certified(
+        problem,
+        transport,
+        (rows, columns),
+        f,
+        bound,
         value=value,
-        regularised_value=float(epsilon * (ascent.value + dual.constant)),
-        mass=float(rows.sum()),
-        source_marginal=present(rows),
-        target_marginal=present(columns),
-        source_potential=present(f),
-        target_potential=present(g),
-        active_source=present(rows > ACTIVE_SHARE * mu),
-        active_target=present(columns > ACTIVE_SHARE * nu),
-        gap=gap,
-        violation=violation_of(problem, transport, (rows, columns)),
         status=status,
         iterations=ascent.passes,
+        regularised_value=float(epsilon * (ascent.value + dual.constant)),
+        target_potential=g,
         price=price,
         active_share=ACTIVE_SHARE,
     )
@@ -208,50 +203,40 @@ def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
 
 
 def nothing_to_move(problem: Problem) -> Solution:
-    """Where no mass can move, or none should, the exact answer is the only one."""
-    if isinstance(problem.marginals, AtMost):
-        solution = solve_exact(problem, Exact(), lambda _: None)
-        return replace(solution, status=Status.CONVERGED, active_share=ACTIVE_SHARE)
-    (mu, nu), marginals = (problem.source_weights, problem.target_weights), problem.marginals
-    rows, columns, present = np.zeros(mu.size), np.zeros(nu.size), problem.cost.kind.present
-    f = np.full(mu.size, FAR if isinstance(marginals, SoftKL) else 0.0)
+    """The solution where one side weighs nothing, so that no mass can move."""
+    mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
+    rows, columns, none = np.zeros(mu.size), np.zeros(nu.size), np.zeros(0, np.int64)
+    # A side without weight may have any potential: one that is low enough leaves the other side free.
+    f = np.full(mu.size, FAR if marginals.sides[0].soft else 0.0)
+    if not mu.any() and not marginals.sides[0].soft:
+        for start, costs in problem.blocks():
+            f[start : start + len(costs)] = costs.min(axis=1, initial=0.0)
     bound, value = problem.bound(f), marginals.penalty(mu, nu, rows, columns)
-    none = np.zeros(0, np.int64)
-    return Solution(
-        problem=problem,
-        transport=ListedTransport(problem.cost.shape, (none, none, np.zeros(0))),
+    return Solution.certified(
+        problem,
+        ListedTransport(problem.cost.shape, (none, none, np.zeros(0))),
+        (rows, columns),
+        f,
+        bound,
         value=value,
-        regularised_value=value,
-        mass=0.0,
-        source_marginal=present(rows),
-        target_marginal=present(columns),
-        source_potential=present(f),
-        target_potential=present(np.minimum(bound.target_potential, FAR)),
-        active_source=present(rows > 0),
-        active_target=present(columns > 0),
-        gap=max(0.0, value - bound.value),
-        violation=marginals.violation(mu, nu, rows, columns),
         status=Status.CONVERGED,
         iterations=0,
-        price=bound.price,
+        target_potential=np.minimum(bound.target_potential, FAR),
         active_share=ACTIVE_SHARE,
     )
 
 
-def softmin_for(cost: Cost) -> Softmin:
+def softmin_for(cost: Any) -> Softmin:
     """The softmin that suits a cost."""
-    if cost.kind.on_gpu and not isinstance(cost, SparseCost):
+    if cost.kind.on_gpu and cost.layout != "sparse":
         from adaptive_ot.entropic.gpu import TorchSoftmin
 
         return TorchSoftmin(cost)
-    if isinstance(cost, ArrayCost) and math.prod(cost.shape) <= SMALL:
+    if cost.layout == "dense" and math.prod(cost.shape) <= SMALL:
         return DenseSoftmin(cost)
-    from adaptive_ot.entropic.compiled import ListedSoftmin, TiledSoftmin
+    from adaptive_ot.entropic.cpu import ListedSoftmin, TiledSoftmin
 
-    if isinstance(cost, SparseCost):
-        return ListedSoftmin(cost)
-    assert isinstance(cost, ArrayCost | PointCost)
-    return TiledSoftmin(cost)
+    return ListedSoftmin(cost) if cost.layout == "sparse" else TiledSoftmin(cost)
 
 
 class TiledTransport(Transport):

@@ -1,10 +1,11 @@
 """Many small dense problems on a GPU: one program of one kernel solves one problem from start to end.
 
-This is `_ascent`, and `certify` of the entropic solver, once more, with the same constants and tests; see there for the
-mathematics. Only where conjugate gradients take long do the two part: here they go on; a direct solve would need more
-registers than there are. Launches and host synchronisation would cost more than the arithmetic of problems this small.
-The kernel matrix P stays in registers: conjugate gradients read nothing from memory. All arithmetic is in float64,
-whatever the type of the costs.
+This is `ascent`, and `certify` of the entropic solver, in a second text with the same constants and tests; see there
+for the mathematics. Triton compiles neither NumPy's functions nor early returns, and only one loop with one place that
+makes P leaves P in registers, where conjugate gradients read nothing from memory. The two differ only where conjugate
+gradients take long: here they go on; a direct solve would need more registers than there are. Launches and host
+synchronisation would cost more than the arithmetic of problems this small. All arithmetic is in float64, whatever the
+type of the costs.
 
 Columns and rows beyond the problem (tiles are powers of two) have infinite costs and no weight, like those forbidden by
 the caller, and so need no masks of their own.
@@ -20,8 +21,8 @@ import torch
 import triton
 import triton.language as tl
 
-from adaptive_ot.entropic import constants as ascent
-from adaptive_ot.entropic import oracle as softmin
+from adaptive_ot.entropic import constants as c
+from adaptive_ot.entropic import oracle
 
 Entropy = Literal["augmented", "product", "counting"]
 
@@ -40,34 +41,19 @@ REGISTERS = 2**16
 # that scalar products of columns stay within a warp.
 COLUMNS_PER_THREAD = tl.constexpr(4)
 
-# What kernels see of the world must be `constexpr`.
-FIRST_SHARE = tl.constexpr(ascent.FIRST_SHARE)
-FIRST_FACTOR = tl.constexpr(ascent.FIRST_FACTOR)
-SMALLEST_FACTOR = tl.constexpr(ascent.SMALLEST_FACTOR)
-LARGEST_FACTOR = tl.constexpr(ascent.LARGEST_FACTOR)
-EASY = tl.constexpr(ascent.EASY)
-HARD = tl.constexpr(ascent.HARD)
-LEVEL_ERROR = tl.constexpr(ascent.LEVEL_ERROR)
-LEVEL_FACTOR = tl.constexpr(ascent.LEVEL_FACTOR)
-FIRST_DAMPING = tl.constexpr(ascent.FIRST_DAMPING)
-LEAST_DAMPING = tl.constexpr(ascent.LEAST_DAMPING)
-MORE_DAMPING = tl.constexpr(ascent.MORE_DAMPING)
-LESS_DAMPING = tl.constexpr(ascent.LESS_DAMPING)
-MOST_DAMPING = tl.constexpr(ascent.MOST_DAMPING)
-ACCEPTED_SHARE = tl.constexpr(ascent.ACCEPTED_SHARE)
-LONGEST_STEP = tl.constexpr(ascent.LONGEST_STEP)
-LONGER = tl.constexpr(ascent.LONGER)
-LONGEST_OF_ALL = tl.constexpr(softmin.DENSE_REACH / 2)  # P reaches back if such a step fails
-LOOSEST = tl.constexpr(ascent.LOOSEST_RESIDUAL**2)
-MOST_SWEEPS = tl.constexpr(ascent.MANY_SWEEPS)
-FLAT = tl.constexpr(ascent.FLAT)
-ROUNDING = tl.constexpr(ascent.ROUNDING)
-REACH = tl.constexpr(softmin.DENSE_REACH)
-NOTHING = tl.constexpr(softmin.NOTHING)
-INFINITY = tl.constexpr(math.inf)
+# Kernels see only globals that are `constexpr`.
+FIRST_SHARE, LEVEL_ERROR, LEVEL_FACTOR = map(tl.constexpr, (c.FIRST_SHARE, c.LEVEL_ERROR, c.LEVEL_FACTOR))
+FIRST_FACTOR, SMALLEST_FACTOR = map(tl.constexpr, (c.FIRST_FACTOR, c.SMALLEST_FACTOR))
+LARGEST_FACTOR, EASY, HARD = map(tl.constexpr, (c.LARGEST_FACTOR, c.EASY, c.HARD))
+FIRST_DAMPING, LEAST_DAMPING, MOST_DAMPING = map(tl.constexpr, (c.FIRST_DAMPING, c.LEAST_DAMPING, c.MOST_DAMPING))
+MORE_DAMPING, LESS_DAMPING = map(tl.constexpr, (c.MORE_DAMPING, c.LESS_DAMPING))
+ACCEPTED_SHARE, LONGEST_STEP, LONGER = map(tl.constexpr, (c.ACCEPTED_SHARE, c.LONGEST_STEP, c.LONGER))
+LOOSEST, MOST_SWEEPS, FLAT = map(tl.constexpr, (c.LOOSEST_RESIDUAL**2, c.MANY_SWEEPS, c.FLAT))
+ROUNDING, NOTHING, INFINITY = map(tl.constexpr, (c.ROUNDING, oracle.NOTHING, math.inf))
+REACH = tl.constexpr(oracle.DENSE_REACH)
+LONGEST_OF_ALL = tl.constexpr(oracle.DENSE_REACH / 2)  # P reaches back if such a step fails
 
-
-# What is found out about a problem, apart from the plan: these numbers, then the marginals and the potentials.
+# The results for a problem, apart from the plan: these numbers, then the marginals and the potentials.
 NUMBERS = ("value", "regularised_value", "mass", "gap", "violation", "passes", "error", "stalled")
 NUMBER_COUNT = tl.constexpr(len(NUMBERS))
 
@@ -98,13 +84,8 @@ def solve_batch(
     if batch > 0:
         launch: Any = solve_kernel[(batch,)]
         launch(
-            costs.contiguous(),
-            weights.contiguous(),
-            plans,
-            found,
-            n,
-            m,
-            max_passes,
+            *(costs.contiguous(), weights.contiguous(), plans, found),
+            *(n, m, max_passes),
             *(int.from_bytes(struct.pack("<d", number), "little") for number in (epsilon, tolerance)),
             entropy=entropy,
             tile_rows=rows,
@@ -193,6 +174,13 @@ def balance(matrix, made_h, made_sums, h, row_total, reference, dummy, augmented
 
 
 @triton.jit
+def log_sum_with(dummy, h):
+    """The log-sum-exp of the column scalings and that of the dummy target."""
+    highest = tl.maximum(dummy, largest(h))
+    return highest + tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
+
+
+@triton.jit
 def free_columns(gamma, columns, nu, augmented: tl.constexpr):
     """Which potentials may move: those of columns with weight that are not held by the bound of zero."""
     free = nu > 0
@@ -205,6 +193,26 @@ def free_columns(gamma, columns, nu, augmented: tl.constexpr):
 def log_ratio(nu, columns, free):
     """log(nu / c) of the free columns."""
     return tl.log(tl.where(free, nu, 1.0) / tl.where(free, tl.maximum(columns, 1e-200 * nu), 1.0))
+
+
+@triton.jit
+def judge(
+    gamma, h, row_sums, potential, columns, mu, nu, source_reference, dummy, log_total, augmented: tl.constexpr
+):  # fmt: skip
+    """`evaluate` once the rows are balanced: dual value, columns, the part of the dummy source, error and factor."""
+    supply = total(nu)
+    value = tl.sum(mu * potential, axis=0) + total(nu * gamma)
+    spill = tl.zeros_like(nu)
+    if augmented:
+        log_sum = log_sum_with(dummy, h)
+        spill = supply * tl.exp(h - log_sum)
+        value += supply * (log_total - log_sum)
+    else:
+        value -= tl.sum(tl.exp(potential + source_reference + row_sums), axis=0)
+    columns += spill
+    free = free_columns(gamma, columns, nu, augmented)
+    error = total(tl.abs(tl.where(free, nu - columns, 0.0))) / supply
+    return value, columns, spill, error, largest(tl.abs(log_ratio(nu, columns, free)))
 
 
 @triton.jit
@@ -258,6 +266,66 @@ def log_weights(weights):
     return tl.where(weights > 0, tl.log(tl.where(weights > 0, weights, 1.0)), NOTHING)
 
 
+@triton.jit
+def form(mu, nu, log_total, entropy: tl.constexpr):
+    """`dual_of`: row totals, references of sources and targets, and the constant of the value."""
+    constant = double(0.0)
+    if entropy == "augmented":
+        row_total = tl.zeros_like(mu) + log_total
+        source_reference = tl.where(mu > 0, log_weights(mu) - log_total, NOTHING)
+        target_reference = log_weights(nu)
+    elif entropy == "product":
+        row_total = tl.zeros_like(mu)
+        source_reference, target_reference = log_weights(mu), log_weights(nu)
+        constant = tl.sum(mu, axis=0) * total(nu)
+    else:
+        row_total = log_weights(mu)
+        source_reference = tl.where(mu > 0, tl.zeros_like(mu), NOTHING)
+        target_reference = tl.where(nu > 0, tl.zeros_like(nu), NOTHING)
+    return row_total, source_reference, target_reference, constant
+
+
+@triton.jit
+def certify(
+    costs, plans, found, i, j, n, m, epsilon, gamma, potential, lowest_cost, regularised_value, passes, error, stalled,
+    mu, nu, source_reference, target_reference, dummy, log_total, augmented: tl.constexpr,
+):  # fmt: skip
+    """Store the plan at the end of the ascent, scaled down to the weights, its marginals, potentials and gap."""
+    cost = load_costs(costs, i, j, n, m)
+    h = gamma + target_reference
+    plan = tl.exp(down(potential + source_reference) + across(h) - cost * (1.0 / epsilon))
+    sums = row_totals(plan)
+    plan *= down(tl.where(sums > mu, mu / tl.where(sums > mu, sums, 1.0), 1.0))
+    sums_down = tl.sum(plan, axis=0)
+    plan *= across(tl.where(sums_down > nu, nu / tl.where(sums_down > nu, sums_down, 1.0), 1.0))
+    rows, columns = row_totals(plan), tl.sum(plan, axis=0)
+    value = tl.sum(row_totals(plan * tl.where(plan > 0, cost, 0.0)), axis=0)
+    f = epsilon * potential
+    clipped = tl.minimum(f, 0.0)
+    lowest = tl.minimum(tl.min(cost - down(clipped), axis=0), 0.0)
+    bound = tl.sum(mu * clipped, axis=0) + total(nu * lowest)
+    if augmented:
+        gamma += log_total - log_sum_with(dummy, h)
+    g = tl.where(nu > 0, epsilon * gamma, lowest)
+    excess = tl.maximum(tl.max(rows - mu, axis=0), largest(columns - nu))
+
+    tl.store(plans + down(i) * m + across(j), plan, mask=down(i < n) & across(j < m))
+    tl.store(found, value)
+    tl.store(found + 1, regularised_value)
+    tl.store(found + 2, tl.sum(rows, axis=0))
+    tl.store(found + 3, tl.maximum(value - bound, 0.0))
+    tl.store(found + 4, tl.maximum(excess, 0.0))
+    tl.store(found + 5, passes.to(tl.float64))
+    tl.store(found + 6, error)
+    tl.store(found + 7, stalled.to(tl.float64))
+    found += NUMBER_COUNT
+    tl.store(found + i, rows, mask=i < n)
+    tl.store(found + n + j, columns, mask=j < m)
+    f = tl.where(mu > 0, f, tl.maximum(f, tl.minimum(lowest_cost, 0.0)))
+    tl.store(found + n + m + i, f, mask=i < n)
+    tl.store(found + 2 * n + m + j, g, mask=j < m)
+
+
 @triton.jit(do_not_specialize=["n", "m", "max_passes", "epsilon_bits", "tolerance_bits"])
 def solve_kernel(
     costs, weights, plans, found, n, m, max_passes, epsilon_bits, tolerance_bits, entropy: tl.constexpr,
@@ -284,22 +352,9 @@ def solve_kernel(
     weight = tl.sum(mu, axis=0) + supply
     log_total = tl.log(weight)
 
-    # `dual_of`: the three forms.
     augmented: tl.constexpr = entropy == "augmented"
     dummy = tl.log(tl.sum(mu, axis=0))
-    constant = double(0.0)
-    if augmented:
-        row_total = tl.zeros_like(mu) + log_total
-        source_reference = tl.where(mu > 0, log_weights(mu) - log_total, NOTHING)
-        target_reference = log_weights(nu)
-    elif entropy == "product":
-        row_total = tl.zeros_like(mu)
-        source_reference, target_reference = log_weights(mu), log_weights(nu)
-        constant = tl.sum(mu, axis=0) * supply
-    else:
-        row_total = log_weights(mu)
-        source_reference = tl.where(mu > 0, tl.zeros_like(mu), NOTHING)
-        target_reference = tl.where(nu > 0, tl.zeros_like(nu), NOTHING)
+    row_total, source_reference, target_reference, constant = form(mu, nu, log_total, entropy)
     lowest_cost = tl.min(tl.min(tl.min(load_costs(costs, i, j, n, m), axis=2), axis=1), axis=0)
 
     # P, and where it was made.
@@ -338,24 +393,14 @@ def solve_kernel(
         trial_sums, trial_potential, trial_columns = balance(
             matrix, made_h, made_sums, h, row_total, source_reference, dummy, augmented
         )
-        trial_value = tl.sum(mu * trial_potential, axis=0) + total(nu * ahead)
-        trial_spill = spill
-        if augmented:
-            highest = tl.maximum(dummy, largest(h))
-            log_sum = highest + tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
-            trial_spill = supply * tl.exp(h - log_sum)
-            trial_value += supply * (log_total - log_sum)
-        else:
-            trial_value -= tl.sum(tl.exp(trial_potential + source_reference + trial_sums), axis=0)
-        trial_all = trial_columns + trial_spill
-        trial_free = free_columns(ahead, trial_all, nu, augmented)
-        trial_error = total(tl.abs(tl.where(trial_free, nu - trial_all, 0.0))) / supply
-        trial_off = largest(tl.abs(log_ratio(nu, trial_all, trial_free)))
+        trial_value, trial_columns, trial_spill, trial_error, trial_off = judge(
+            ahead, h, trial_sums, trial_potential, trial_columns, mu, nu, source_reference, dummy, log_total, augmented
+        )
         climbed += sweeps + 1
 
         # Accept it, or have more damping.
-        free = free_columns(gamma, columns + spill, nu, augmented)
-        promised = total(tl.where(free, nu - (columns + spill), 0.0) * (ahead - gamma))
+        free = free_columns(gamma, columns, nu, augmented)
+        promised = total(tl.where(free, nu - columns, 0.0) * (ahead - gamma))
         gained = trial_value - value
         terms = tl.sum(mu * tl.abs(potential), axis=0) + total(nu * tl.abs(gamma))
         noise = ROUNDING * (terms + 10.0 * weight)
@@ -373,7 +418,8 @@ def solve_kernel(
         steps = tl.where(opening, 0, steps + good.to(tl.int32))
         gamma = tl.where(good, ahead, gamma)
         columns = tl.where(good, trial_columns, columns)
-        spill = tl.where(good, trial_spill, spill)
+        if augmented:
+            spill = tl.where(good, trial_spill, spill)
         potential = tl.where(good, trial_potential, potential)
         value = tl.where(good, trial_value, value)
         error = tl.where(good, trial_error, error)
@@ -388,7 +434,7 @@ def solve_kernel(
         opening = climbing == 0
         if climbing:
             d, sweeps = newton_step(
-                matrix, made_h, made_sums, gamma, potential, columns + spill, spill, error, damping, mu, nu,
+                matrix, made_h, made_sums, gamma, potential, columns, spill, error, damping, mu, nu,
                 source_reference, target_reference, augmented,
             )  # fmt: skip
             wanted = largest(tl.abs(d))
@@ -410,40 +456,8 @@ def solve_kernel(
         if not augmented:
             ahead = tl.minimum(ahead, 0.0)
 
-    # `certify`.
-    cost = load_costs(costs, i, j, n, m)
-    h = gamma + target_reference
-    plan = tl.exp(down(potential + source_reference) + across(h) - cost * (1.0 / epsilon))
-    sums = row_totals(plan)
-    plan *= down(tl.where(sums > mu, mu / tl.where(sums > mu, sums, 1.0), 1.0))
-    sums_down = tl.sum(plan, axis=0)
-    plan *= across(tl.where(sums_down > nu, nu / tl.where(sums_down > nu, sums_down, 1.0), 1.0))
-    rows, columns = row_totals(plan), tl.sum(plan, axis=0)
-    cost_of_plan = tl.sum(row_totals(plan * tl.where(plan > 0, cost, 0.0)), axis=0)
-    f = epsilon * potential
-    clipped = tl.minimum(f, 0.0)
-    lowest = tl.minimum(tl.min(cost - down(clipped), axis=0), 0.0)
-    bound = tl.sum(mu * clipped, axis=0) + total(nu * lowest)
-    if augmented:
-        highest = tl.maximum(dummy, largest(h))
-        gamma += log_total - highest - tl.log(total(tl.exp(h - highest)) + tl.exp(dummy - highest))
-    g = tl.where(nu > 0, epsilon * gamma, lowest)
-    excess = tl.maximum(tl.max(rows - mu, axis=0), largest(columns - nu))
-
-    inside = down(i < n) & across(j < m)
-    tl.store(plans + b * n * m + down(i) * m + across(j), plan, mask=inside)
-    found += b * (NUMBER_COUNT + 2 * (n + m))
-    tl.store(found, cost_of_plan)
-    tl.store(found + 1, epsilon * (value + constant))
-    tl.store(found + 2, tl.sum(rows, axis=0))
-    tl.store(found + 3, tl.maximum(cost_of_plan - bound, 0.0))
-    tl.store(found + 4, tl.maximum(excess, 0.0))
-    tl.store(found + 5, passes.to(tl.float64))
-    tl.store(found + 6, error)
-    tl.store(found + 7, stalled.to(tl.float64))
-    found += NUMBER_COUNT
-    tl.store(found + i, rows, mask=i < n)
-    tl.store(found + n + j, columns, mask=j < m)
-    f = tl.where(mu > 0, f, tl.maximum(f, tl.minimum(lowest_cost, 0.0)))
-    tl.store(found + n + m + i, f, mask=i < n)
-    tl.store(found + 2 * n + m + j, g, mask=j < m)
+    certify(
+        costs, plans + b * n * m, found + b * (NUMBER_COUNT + 2 * (n + m)), i, j, n, m, epsilon, gamma, potential,
+        lowest_cost, epsilon * (value + constant), passes, error, stalled, mu, nu, source_reference, target_reference,
+        dummy, log_total, augmented,
+    )  # fmt: skip

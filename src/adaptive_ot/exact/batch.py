@@ -27,7 +27,6 @@ from adaptive_ot.exact.simplex import (
 )
 from adaptive_ot.exact.solver import Exact, solve_exact
 from adaptive_ot.exact.weights import common_unit, fill_rounded, fit
-from adaptive_ot.marginals import AtMost
 from adaptive_ot.solution import Solution, Status, marginal
 
 # Problems of more pairs get a solver that looks at few of them, and threads, of their own.
@@ -40,7 +39,7 @@ PAIRS_PER_CALL = 2**20
 
 def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve small problems with kernels; the others, and those a kernel cannot certify as optimal, one by one."""
-    if not isinstance(problems.marginals, AtMost):
+    if problems.marginals.exact_method != "adaptive":
         return _one_by_one(problems, solver, report)
     batch, n, m = problems.cost.shape
     costs = to_numpy(problems.cost)

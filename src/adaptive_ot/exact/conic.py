@@ -36,7 +36,7 @@ from adaptive_ot.exact.cone import Cone, ConeStep, Element
 PROMISED_GAP = 1e-9
 TARGET_GAP = 1e-11
 
-# Below this gap, so many iterations that gain nothing mean that there are no more digits to be had.
+# Below this gap, this many iterations without gain mean that rounding allows no more digits.
 LOW_GAP = 1e-5
 PATIENCE = 6
 MAX_ITERATIONS = 200
@@ -44,14 +44,14 @@ MAX_ITERATIONS = 200
 # A point of this weight could not change the value by a rounding error.
 NEGLIGIBLE = 1e-26
 
-# By so much of its radius may a marginal leave a ball.
+# A marginal may leave a ball by this part of its radius.
 ROUNDING = 4e-13
 
-# The ratios form a full matrix where it has at most so many entries, or where one in so many pairs is listed.
+# The ratios form a full matrix of at most this many entries, or where at least one in this many pairs is listed.
 FULL_MATRIX = 1 << 16
 ONE_LISTED_IN = 8
 
-Tell = Callable[[int, float], None]
+Report = Callable[[int, float], None]
 Vectors = tuple[np.ndarray, np.ndarray]
 
 
@@ -77,9 +77,9 @@ def robust_transport(
     source_weights: np.ndarray,
     target_weights: np.ndarray,
     rho: float,
-    tell: Tell = lambda iteration, gap: None,
+    report: Report = lambda iteration, gap: None,
 ) -> RobustTransport:
-    """Solve over the listed pairs; `tell` hears the iteration and its gap relative to the range of the costs."""
+    """Solve over the listed pairs; `report` gets the iteration and its gap relative to the range of the costs."""
     mass, total = np.zeros(rows.size), float(source_weights.sum())
     f, g = np.zeros(source_weights.size), np.zeros(target_weights.size)
     if total <= 0:
@@ -95,7 +95,7 @@ def robust_transport(
     row_number, column_number = np.cumsum(heavy_rows) - 1, np.cumsum(heavy_columns) - 1
     pairs = Listed(row_number[rows[use]], column_number[columns[use]], mu.size, nu.size)
     source, target = Ball(mu / mu.sum(), rho), Ball(nu / nu.sum(), rho)
-    solved = solve_scaled(pairs, (costs[use] - lowest) / scale, source, target, tell)
+    solved = solve_scaled(pairs, (costs[use] - lowest) / scale, source, target, report)
     mass[use] = total * solved.mass
     f[heavy_rows], g[heavy_columns] = scale * solved.source_potential, scale * solved.target_potential + lowest
     # Points without weight: any potentials below the costs will do.
@@ -106,10 +106,10 @@ def robust_transport(
     return solved._replace(mass=mass, source_potential=f, target_potential=g)
 
 
-def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, tell: Tell) -> RobustTransport:
+def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, report: Report) -> RobustTransport:
     """Solve for costs from zero to one; the linear systems want the smaller side to be the target's."""
     if pairs.n < pairs.m:
-        solved = solve_scaled(Listed(pairs.columns, pairs.rows, pairs.m, pairs.n), costs, target, source, tell)
+        solved = solve_scaled(Listed(pairs.columns, pairs.rows, pairs.m, pairs.n), costs, target, source, report)
         return solved._replace(source_potential=solved.target_potential, target_potential=solved.source_potential)
     if source.is_everything and target.is_everything:
         cheapest = np.arange(costs.size) == costs.argmin()
@@ -131,7 +131,7 @@ def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, t
         iteration += 1
         best.improve_plan(path.mass / path.mass.sum())
         best.improve_potentials(path.f)
-        tell(iteration, best.gap)
+        report(iteration, best.gap)
         waited = waited + 1 if LOW_GAP > best.gap > 0.9 * gap_before else 0
         infeasible = best.dual_value > 1.0 + 1e-6
     converged = not infeasible and best.gap <= PROMISED_GAP

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """Sizes at which the exact solver changes its ways: for speed, never for the answer.
+    """Sizes at which the exact solver changes its method: for speed, never for the answer.
 
-    Tests set the limits so low that small problems go every way.
+    Tests set the limits so low that small problems take every branch.
 
     Attributes
     ----------
@@ -18,15 +18,16 @@ class Limits(NamedTuple):
     searched_entries
         Only matrices of at most this many entries are searched for such a list.
     all_listed, listed_per_node
-        A walk lists all pairs up to this many; beyond, about so many for every node at once.
+        While the price rises, all pairs are listed if there are at most this many; otherwise, about
+        `listed_per_node` for every node at once.
     steps_per_call, work_per_call
-        Pivots, and about how many elementary steps, of a walk between two looks at the clock and at Ctrl-C.
+        Pivots, and about how many elementary steps, between two looks at the clock and at Ctrl-C.
     crowd_per_node
-        If a walk watches more pairs than this for every node, the pairs are sorted by node.
+        If more pairs than this are watched for every node, the pairs are sorted by node.
     pairs_per_block, pairs_per_thread
-        Pairs in a block of rows, and pairs from which on a second thread pays, where near pairs are looked for.
+        Pairs in a block of rows, and pairs from which on a second thread pays off.
     rows_sampled
-        Rows in which the typical reduced cost is looked for.
+        Number of rows from which typical reduced costs are estimated.
     """
 
     few_pairs: int = 2**16

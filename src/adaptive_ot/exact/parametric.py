@@ -17,13 +17,13 @@ the price has risen by w are those whose reduced cost is below w now: a short li
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from adaptive_ot._jit import inlined, kernel
-from adaptive_ot.exact.near import NearPairs, Pairs
-from adaptive_ot.exact.simplex import Tree, find_cycle, push, refresh_potentials, rehang, slack_tree
+from adaptive_ot.exact.pricing import Pairs, Pricing
+from adaptive_ot.exact.simplex import Tree, exchange, find_cycle, refresh_potentials, slack_tree
 from adaptive_ot.exact.weights import NetworkWeights
 
 # At first, this share of the listed pairs is watched.
@@ -33,13 +33,10 @@ FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings
 
 SHORTEST = 2  # the depths of two points at the root
 
-# So many pairs for every node are looked at before one of those that enter at once is taken.
-STRETCH = 64
-
 TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
 TINY = 1e-300  # a width to double
 
-# Why a walk came back: it moved what it should, no pair can enter before the end of its window, or there is more to do.
+# Why `raise_price` returned: the flow has moved, no pair enters before the end of the window, or there is more to do.
 REACHED, WINDOW_DONE, INTERRUPTED = 0, 1, 2
 
 
@@ -53,8 +50,8 @@ class Steps(NamedTuple):
     amount: np.ndarray
 
     @classmethod
-    def room(cls, size: int) -> Steps:
-        """Room for so many steps."""
+    def empty(cls, size: int) -> Steps:
+        """Arrays for this many steps."""
         tail, head = np.empty(size, np.uint32), np.empty(size, np.uint32)
         return cls(tail, head, np.empty(size), np.empty(size), np.empty(size, np.int64))
 
@@ -67,16 +64,6 @@ def find_tops(tree, top):
     while node != root:
         top[node] = node if tree.depth[node] == 1 else top[tree.parent[node]]
         node = tree.following[node]
-
-
-@kernel
-def moved_mass(tree, sources, source_weights):
-    """How much flow does not go from a source to the root."""
-    root = tree.parent.size - 1
-    total = 0
-    for node in range(sources):
-        total += source_weights[node] - (tree.flow[node] if tree.parent[node] == root else 0)
-    return total
 
 
 @kernel
@@ -104,7 +91,10 @@ def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched
 
 @inlined
 def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found):
-    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank."""
+    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank.
+
+    Pairs within `tie` of the price enter at once.
+    """
     depth, flow = tree.depth, tree.flow
     entering, lowest, lowest_rank = found
     for k in range(first, last):
@@ -123,26 +113,12 @@ def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found
     return entering, lowest, lowest_rank
 
 
-@inlined
-def _next(tree, top, ready, tail, head, cost, count, cursor, price, tie, until):
-    """The watched pair, if any, that enters first, before `until`; where to go on, and how many were looked at.
-
-    Pairs within `tie` of the price enter at once. Of these, one will do from the first stretch that holds any.
-    """
-    found, looked_at = (-1, until, 0), 0
-    while looked_at < count and (found[0] < 0 or found[1] > price):
-        last = min(cursor + STRETCH * ready.size, count)
-        found = _earliest(tree, top, ready, tail, head, cost, cursor, last, price, tie, found)
-        looked_at += last - cursor
-        cursor = last if last < count else 0
-    return found[0], cursor, looked_at
-
-
 @kernel
 def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until):
-    """As `_next`, node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
+    """Look node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
 
-    Returns whether there is one, the pair itself, the node to go on from, and how many pairs were looked at.
+    Of the pairs that enter at once, one from the first node that has any will do. Returns whether a pair enters before
+    `until`, the pair itself, the node to go on from, and how many pairs were looked at.
     """
     root, sources = ready.size - 1, np.int64(sources)
     of_sources, of_targets = 0, 0
@@ -169,7 +145,7 @@ def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, curso
 
 @kernel
 def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, sorted_cost):
-    """Pairs listed by source, listed by target; `start` gets the place of the first pair of every node in its list.
+    """Sort pairs listed by source by target; `start` gets the place of the first pair of every node in its list.
 
     The places of targets are counted on from those of sources.
     """
@@ -187,7 +163,7 @@ def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, 
 
 
 @kernel
-def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
+def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
     More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied,
@@ -223,10 +199,10 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
                     tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until
                 )
             else:
-                entering, cursor, looked_at = _next(
-                    tree, top, ready, watched_tail, watched_head, watched_cost, count, cursor, price, tie, until
+                first, _, _ = _earliest(
+                    tree, top, ready, watched_tail, watched_head, watched_cost, 0, count, price, tie, (-1, until, 0)
                 )
-                found, k = entering >= 0, max(entering, 0)
+                found, k, looked_at = first >= 0, max(first, 0), count
                 i, j, pair_cost = watched_tail[k], watched_head[k], watched_cost[k]
             watching += looked_at
             work += looked_at + 100
@@ -234,24 +210,21 @@ def walk(tree, sources, top, tail, head, cost, price, end, width, goal, moved, s
                 break
             lowest = pair_cost - ready[i] - ready[j]
             price = max(price, lowest)
-            apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
+            cycle = find_cycle(tree, sources, i, j)
+            amount = cycle[1]
             if moved + amount >= goal:
                 return REACHED, price, width, moved, step, i, j
             if step == steps.tail.size or (work > work_limit and step > 0):
                 return INTERRUPTED, price, width, moved, step, i, j
-            if amount > 0:
-                push(tree, sources, i, j, apex, amount)
             steps.tail[step], steps.head[step], steps.cost[step] = i, j, pair_cost
             steps.price[step], steps.amount[step] = price, amount
             step += 1
             moved += amount
-            change = lowest
-            if target_side:
-                i, j, change = j, i, -lowest
-            work += 4 * rehang(tree, sources, i, j, leaving, pair_cost, amount, change)
-            _flip(tree, sources, top, ready, i)
+            changed, nodes = exchange(tree, sources, i, j, cycle, pair_cost, lowest)
+            work += 4 * nodes
+            _flip(tree, sources, top, ready, changed)
         price = until if until < np.inf else price
-        # As much time for one as for the other; but no list, however short, is rid of ties.
+        # Listing and watching should take equal time. But every list holds the ties, however short it is.
         width *= 2.0 if watching < listing or 2 * ties > count else 0.5
         if until >= end or work > work_limit:
             return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
@@ -274,61 +247,68 @@ def repeat(tree, sources, steps, goal):
     """Take steps again, from the slack tree, until a flow of `goal` has moved; returns the first step not taken."""
     moved, k = 0, 0
     while k < steps.tail.size and moved + steps.amount[k] < goal:
-        i, j, change = steps.tail[k], steps.head[k], steps.price[k]
-        apex, amount, leaving, target_side = find_cycle(tree, sources, i, j)
-        if amount > 0:
-            push(tree, sources, i, j, apex, amount)
-        moved += amount
-        if target_side:
-            i, j, change = j, i, -change
-        rehang(tree, sources, i, j, leaving, steps.cost[k], amount, change)
+        i, j = steps.tail[k], steps.head[k]
+        exchange(tree, sources, i, j, find_cycle(tree, sources, i, j), steps.cost[k], steps.price[k])
+        moved += steps.amount[k]
         k += 1
     refresh_potentials(tree)
     return k
 
 
-class Walk:
-    """The state of a walk: a tree, the price it is optimal at, and how much flow has moved.
+class ParametricSimplex:
+    """An optimal tree, the price at which it is optimal, and the flow that has moved so far.
 
     Parameters
     ----------
-    near
-        Finds pairs of low reduced cost.
+    pricing
+        Finds pairs of low reduced cost among all pairs.
     tree
         Optimal for costs with `base` taken off, without arcs to targets that weigh nothing.
     weights
         The integers it computes with.
     base
         What was taken off every cost; prices here are relative to it.
-    tell
+    report
         Called several times a second.
     """
 
     def __init__(
         self,
-        near: NearPairs,
+        pricing: Pricing,
         tree: Tree,
         weights: NetworkWeights,
         base: float,
-        tell: Callable[[], None] = lambda: None,
+        report: Callable[[], None] = lambda: None,
     ) -> None:
-        self.near, self.tree, self.weights, self.base, self.tell = near, tree, weights, base, tell
-        self.sources, self.takes = np.uint32(weights.source.size), weights.target > 0
+        self.pricing, self.tree, self.weights, self.base, self.report = pricing, tree, weights, base, report
+        self.sources, self.has_weight = np.uint32(weights.source.size), weights.target > 0
         self.top = np.zeros(tree.parent.size, np.uint32)
         find_tops(tree, self.top)
-        self.moved = int(moved_mass(tree, self.sources, weights.source))
+        (n, m), limits = pricing.shape, pricing.limits
+        self.moved = int(weights.source.sum() - tree.flow[:n][tree.parent[:n] == n + m].sum())
         self.price, self.pivots, self.within_limit = 0.0, 0, True
         self.last: tuple[int, int] | None = None  # the nodes of the pair whose entry takes the flow to the goal
         self.record: list[Steps] = []
-        (n, m), limits = near.shape, near.limits
         self.most_listed = limits.listed_per_node * (n + m) if n * m > limits.all_listed else n * m
         self.listed_width = np.inf if n * m <= limits.all_listed else 0.0
         self.watched_width = np.inf
-        self.ties = 0  # so many pairs no window was rid of, however narrow
+        self.ties = 0  # the number of pairs that even the narrowest window holds
+
+    @classmethod
+    def repeated(cls, pricing: Pricing, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Self:
+        """Repeat steps taken from the slack tree until a flow of `goal` has moved."""
+        tree = slack_tree(weights.source, weights.target)
+        at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
+        simplex = cls(pricing, tree, weights, base)
+        if at < steps.tail.size:
+            simplex.price, simplex.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
+        elif at:
+            simplex.price = float(steps.price[-1])
+        return simplex
 
     @property
     def mass(self) -> float:
-        """How much has moved."""
+        """The mass that has moved."""
         return self.moved * self.weights.grain
 
     def potentials(self) -> tuple[np.ndarray, np.ndarray]:
@@ -340,108 +320,85 @@ class Walk:
         """Which nodes are in parts that hang on the root by a source."""
         return self.top[:-1] < self.sources
 
-    @classmethod
-    def repeated(cls, near: NearPairs, weights: NetworkWeights, base: float, steps: Steps, goal: int) -> Walk:
-        """An earlier walk from the slack tree, repeated until a flow of `goal` has moved."""
-        tree = slack_tree(weights.source, weights.target)
-        at = int(repeat(tree, np.uint32(weights.source.size), steps, goal))
-        walk = cls(near, tree, weights, base)
-        if at < steps.tail.size:
-            walk.price, walk.last = float(steps.price[at]), (int(steps.tail[at]), int(steps.head[at]))
-        elif at:
-            walk.price = float(steps.price[-1])
-        return walk
-
     def steps(self) -> Steps:
         """All steps taken."""
-        return Steps(*(np.concatenate(sides) for sides in zip(Steps.room(0), *self.record, strict=True)))
+        return Steps(*(np.concatenate(sides) for sides in zip(Steps.empty(0), *self.record, strict=True)))
 
     def to(self, goal: int, most_pivots: int = 2**62) -> bool:
-        """Walk until a flow of `goal` has moved; False if it cannot, at any price, or not `within_limit`."""
+        """Raise the price until a flow of `goal` has moved; False if no price is enough, or not `within_limit`."""
         idle = False
         while self.moved < goal:
-            pairs, end = self._window(idle)
-            if pairs is None:
+            window = self._window(idle)
+            if window is None:
                 return False
             before = self.pivots
-            if self._walk(pairs, end, goal, most_pivots):
+            if self._raise_price(*window, goal, most_pivots):
                 return True
             if not self.within_limit:
                 return False
             idle = self.pivots == before
         return True
 
-    def _walk(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
-        """Walk over listed pairs up to a price, to the goal, or to the limit."""
+    def _raise_price(self, pairs: Pairs, end: float, goal: int, most_pivots: int) -> bool:
+        """Pivot on listed pairs up to a price, to the goal, or to the limit; returns whether the goal was reached."""
         tail, head = pairs.rows.astype(np.uint32), (pairs.columns + int(self.sources)).astype(np.uint32)
-        costs = pairs.costs - self.base
-        spread = min(end - self.price, float(np.ptp(costs)) if costs.size else 0.0)
+        arcs, limits = (tail, head, pairs.costs - self.base), self.pricing.limits
+        spread = min(end - self.price, float(np.ptp(arcs[2])) if tail.size else 0.0)
         self.watched_width = min(self.watched_width, max(WATCHED_SHARE * spread, TINY))
-        while True:
-            steps = Steps.room(min(self.near.limits.steps_per_call, most_pivots - self.pivots))
-            reason, self.price, self.watched_width, self.moved, count, *pair = walk(
-                self.tree,
-                self.sources,
-                self.top,
-                tail,
-                head,
-                costs,
-                self.price,
-                end,
-                self.watched_width,
-                goal,
-                self.moved,
-                steps,
-                self.near.limits.work_per_call,
-                self.near.limits.crowd_per_node,
+        reason, most_work = INTERRUPTED, (limits.work_per_call, limits.crowd_per_node)
+        while reason == INTERRUPTED and self.within_limit:
+            steps = Steps.empty(min(limits.steps_per_call, most_pivots - self.pivots))
+            window = *arcs, self.price, end, self.watched_width
+            reason, self.price, self.watched_width, self.moved, count, *pair = raise_price(
+                self.tree, self.sources, self.top, *window, goal, self.moved, steps, *most_work
             )
             self.pivots += count
             self.record.append(Steps(*(side[:count] for side in steps)))
-            self.tell()
+            self.report()
             if reason == REACHED:
                 self.last = int(pair[0]), int(pair[1])
             self.within_limit = reason != INTERRUPTED or self.pivots < most_pivots
-            if reason != INTERRUPTED or not self.within_limit:
-                return reason == REACHED
+        return reason == REACHED
 
-    def _window(self, idle: bool) -> tuple[Pairs | None, float]:
-        """Pairs among which are all that can enter before the price reaches an end, and this end."""
+    def _window(self, idle: bool) -> tuple[Pairs, float] | None:
+        """Pairs among which are all that can enter before the price reaches an end, and this end; None if none can."""
         n = int(self.sources)
         if idle or self.listed_width == 0:
             # Nothing happens until the first pair from a source with surplus to a target without can enter.
-            f, g = self._prices()
+            f, g = self._potentials_of_costs()
             surplus = self._surplus()
-            f[~surplus[:n]], g[surplus[n:] | ~self.takes] = -np.inf, -np.inf
-            lowest = self.near.lowest(f, g)
+            f[~surplus[:n]], g[surplus[n:] | ~self.has_weight] = -np.inf, -np.inf
+            lowest = self.pricing.lowest(f, g)
             if lowest == np.inf:
-                return None, self.price
+                return None
             self.price += max(0.0, lowest)
-        f, g = self._prices()
+        f, g = self._potentials_of_costs()
         if self.listed_width == 0:
-            self.listed_width = self.near.quantile(f, g, self.most_listed / 2)
+            self.listed_width = self.pricing.quantile(f, g, self.most_listed / 2)
         # A window that rounding closes would be the same for ever.
         finest = FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0))
         self.listed_width = max(self.listed_width, finest)
-        everything = self.near.shape[0] * self.near.shape[1]
-        while (pairs := self.near.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
-            known, self.ties = self.ties, self._count(f, g, self.near.below(f, g, finest, everything), finest)
+        everything = self.pricing.shape[0] * self.pricing.shape[1]
+
+        def tied(pairs: Pairs) -> int:
+            """How many of the pairs are in the finest window."""
+            return int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < finest))
+
+        while (pairs := self.pricing.below(f, g, self.listed_width, self.most_listed + 2 * self.ties)) is None:
+            narrowest = self.pricing.below(f, g, finest, everything)
+            known, self.ties = self.ties, tied(narrowest) if narrowest else 0
             if self.ties > known:
                 continue
             self.listed_width, self.most_listed = self.listed_width / 2, self.most_listed * 2
             if self.most_listed >= everything:
-                self.listed_width = np.inf  # all of them, then
-        width = self.listed_width
-        if pairs.rows.size - self._count(f, g, pairs, finest) < self.most_listed // 4:
+                self.listed_width = np.inf  # list all pairs
+        end = self.price + self.listed_width
+        if pairs.rows.size - tied(pairs) < self.most_listed // 4:
             self.listed_width *= 2
-        useful = self.takes[pairs.columns]
-        return Pairs(*(side[useful] for side in pairs)), self.price + width
+        useful = self.has_weight[pairs.columns]
+        return Pairs(*(side[useful] for side in pairs)), end
 
-    @staticmethod
-    def _count(f: np.ndarray, g: np.ndarray, pairs: Pairs | None, width: float) -> int:
-        """How many of the pairs have a reduced cost below the width."""
-        return 0 if pairs is None else int(np.count_nonzero(pairs.costs - f[pairs.rows] - g[pairs.columns] < width))
-
-    def _prices(self) -> tuple[np.ndarray, np.ndarray]:
-        """Potentials of the costs themselves."""
+    def _potentials_of_costs(self) -> tuple[np.ndarray, np.ndarray]:
+        """Potentials at the current price for the costs themselves, with nothing taken off."""
         f, g = self.potentials()
         return f + (self.base + self.price), g

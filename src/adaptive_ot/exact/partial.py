@@ -1,7 +1,7 @@
 """Exact transport of a prescribed mass: partial transport, and, where all of it must move, Kantorovich's.
 
 It is adaptive transport with a price taken off every cost. From a price at which no more moves than it should,
-`Walk` raises it until exactly enough does. There is no penalty to choose and no dummy point that could fail.
+`ParametricSimplex` raises it until exactly enough does. There is no penalty to choose and no dummy point to fail.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import numpy as np
 
 from adaptive_ot._jit import kernel
 from adaptive_ot._progress import Progress
-from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import Infeasible
+from adaptive_ot.exact.certificate import Exact, certified
+from adaptive_ot.exact.columns import find_optimum
 from adaptive_ot.exact.limits import LIMITS, Limits
-from adaptive_ot.exact.near import NearPairs
-from adaptive_ot.exact.parametric import Walk
-from adaptive_ot.exact.pricing import pricing_for
+from adaptive_ot.exact.parametric import ParametricSimplex
+from adaptive_ot.exact.pricing import Pricing, pricing_for
 from adaptive_ot.exact.simplex import carrying_pairs, find_cycle, push, settled
-from adaptive_ot.exact.solver import Exact, certified, find_optimum
 from adaptive_ot.exact.weights import NetworkWeights, fit
-from adaptive_ot.marginals import Equal, FixedMass
+from adaptive_ot.marginals import EQUAL
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, Support
 
@@ -37,13 +36,15 @@ MOVABLE = 1 - 1e-9
 HIGH = 16.0
 
 
-def solve_fixed(
+def solve_prescribed(
     problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
 ) -> Solution:
     """Solve at a price that is not too high, then walk; again from a lower price where the first one cost digits."""
+    problem.cost.check_highest()
     mu, nu = problem.source_weights, problem.target_weights
-    near = NearPairs(problem.cost, limits)
-    base, pivots, most_pivots = first_price(near, mu, nu, prescribed(problem)), 0, solver.pivot_limit(mu.size + nu.size)
+    near = pricing_for(problem.cost, limits=limits)
+    base, pivots = first_price(near, mu, nu, problem.prescribed_mass), 0
+    most_pivots = solver.pivot_limit(mu.size + nu.size)
     while True:
         solution = solve_from(base, near, problem, replace(solver, max_pivots=most_pivots - pivots), report)
         pivots += solution.iterations
@@ -56,17 +57,17 @@ def solve_fixed(
 
 
 def solve_from(
-    base: float, near: NearPairs, problem: Problem, solver: Exact, report: Callable[[Progress], None]
+    base: float, near: Pricing, problem: Problem, solver: Exact, report: Callable[[Progress], None]
 ) -> Solution:
     """Solve at a price, then raise it until enough moves."""
-    amount = prescribed(problem)
+    amount = problem.prescribed_mass
     optimum = find_optimum(problem, solver, base, report, near.limits)
     simplex, weights = optimum.simplex, optimum.weights
 
     def tell() -> None:
         report(Progress("walking", 0, min(1.0, walk.mass / amount), simplex.pivots + walk.pivots, 0, math.inf))
 
-    walk = Walk(near, simplex.tree, weights, base, tell)
+    walk = ParametricSimplex(near, simplex.tree, weights, base, tell)
     within_limit = optimum.within_limit
     most_pivots = solver.pivot_limit(sum(problem.cost.shape)) - simplex.pivots
     if within_limit and not walk.to(flow_of(amount, weights), most_pivots):
@@ -76,32 +77,28 @@ def solve_from(
     return solution_of(problem, solver, walk, within_limit, simplex.pivots + walk.pivots)
 
 
-def solution_of(problem: Problem, solver: Exact, walk: Walk, within_limit: bool, pivots: int) -> Solution:
+def solution_of(problem: Problem, solver: Exact, walk: ParametricSimplex, within_limit: bool, pivots: int) -> Solution:
     """The solution where a walk ended."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
-    support = transport(walk, prescribed(problem), mu, nu)
+    support = transport(walk, problem.prescribed_mass, mu, nu)
     f, g = (np.minimum(potential, 0.0) for potential in walk.potentials())
     price = walk.base + walk.price
-    if isinstance(marginals, Equal):  # the price is part of the potentials; the targets' have a mean of zero
+    source, target = marginals.sides
+    if source == target == EQUAL:  # the price is part of the potentials; those of the targets have a mean of zero
         mean = float(nu @ g) / (float(nu.sum()) or 1.0)
         f, g = f + (price + mean), g - mean
+    elif source == EQUAL:
+        f = f + price
     else:
         g = g + price
-    if isinstance(problem.cost, PointCost):  # by differences, where the bounds of `near` would lose digits
-        lowest = (
-            g + pricing_for(problem.cost, price, walk.near.limits).violated(f, g, 1, lambda done: None).target_minimum
-        )
+    if problem.cost.layout == "points":  # by differences, where the bounds of blocks would lose digits
+        pricing = pricing_for(problem.cost, price, walk.pricing.limits)
+        lowest = g + pricing.violated(f, g, 1, lambda done: None).target_minimum
     else:
-        lowest = walk.near.minima(f)[1]
+        lowest = walk.pricing.minima(f)[1]
     bound = marginals.bound(mu, nu, f, lowest)
     costs = problem.cost.entries(*support[:2])
     return certified(problem, solver, support, costs, f, bound, within_limit, pivots)
-
-
-def prescribed(problem: Problem) -> float:
-    """The mass to move."""
-    mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
-    return marginals.amount(mu, nu) if isinstance(marginals, FixedMass) else float(mu.sum())
 
 
 def flow_of(amount: float, weights: NetworkWeights) -> int:
@@ -111,7 +108,7 @@ def flow_of(amount: float, weights: NetworkWeights) -> int:
     return max(0, min(flow, int(weights.source.sum()) - slack, int(weights.target.sum()) - slack))
 
 
-def first_price(near: NearPairs, mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
+def first_price(near: Pricing, mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
     """A price at which no more than `amount` moves, but not much less.
 
     Only points with a pair cheaper than the price can move anything. If everything must move, no price is too high.
@@ -134,7 +131,7 @@ def push_around(tree, sources, i, j, amount):
     push(tree, sources, i, j, apex, amount)
 
 
-def transport(walk: Walk, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
+def transport(walk: ParametricSimplex, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
     """The pairs that carry mass where a walk ended, the last one taking what is left to move."""
     tree, weights, sources = walk.tree, walk.weights, int(walk.sources)
     if weights.unit:

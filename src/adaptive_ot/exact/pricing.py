@@ -1,24 +1,27 @@
-"""Pricing: which pairs would improve a solution with potentials f and g, that is, have C_ij - f_i - g_j < 0?
+"""Pricing: all pairs of a cost against potentials f and g, by their reduced costs C_ij - f_i - g_j.
 
-Each pricing goes over *all* pairs and keeps, for every source and every target, the few pairs of lowest reduced cost.
-Nothing of size n x m is stored. It also returns the lowest reduced cost of every target, and this is the certificate:
-lowering g by it makes the potentials feasible.
+A `Pricing` goes over *all* pairs, in blocks of rows; nothing of size n x m is stored. It finds the pairs that would
+improve a solution, those of negative reduced cost, and keeps the few lowest of every source and every target. It also
+finds all pairs below a limit, and the minima of rows and columns. The minima of columns are the certificate: lowering g
+to them makes the potentials feasible.
 
 Point clouds are screened in float32, where a tile of the cost matrix is one matrix product. The screen has a rigorous
-margin: a pair that it passes over cannot have a reduced cost below the limit. What it flags is evaluated in float64.
+margin: a pair that it passes over cannot have a reduced cost below the limit. The pairs that it flags are evaluated in
+float64. The other questions use lower bounds in float64, exact up to rounding, so that no pair is missed.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from adaptive_ot._points import PRODUCT_ON_ONE_THREAD, inner_product_bound
+from adaptive_ot._points import HALF_ULP, PRODUCT_ON_ONE_THREAD, inner_product_bound, point_costs
 from adaptive_ot._threads import run_together
 from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
 from adaptive_ot.exact import scan as _scan
@@ -27,21 +30,26 @@ from adaptive_ot.exact.scan import Best, Points, Screen
 
 Tick = Callable[[float], None]
 
-# A thread is worth its while from this many pairs on.
-PAIRS_PER_THREAD = 2**21
-
-# The threads meet after blocks of rows with about this many entries (dense) or multiplications (points), where the kept
-# pairs are merged and Ctrl-C is heard: many times a second.
-ENTRIES_PER_BLOCK = 2**22
-MULTIPLICATIONS_PER_BLOCK = 2**31
-MOST_ROWS_PER_BLOCK = 1024
-
+# The threads meet after rounds of rows with about this many entries (dense) or multiplications (points), where their
+# answers are merged and Ctrl-C is heard: many times a second.
+ENTRIES_PER_ROUND = 2**22
+MULTIPLICATIONS_PER_ROUND = 2**31
+MOST_ROWS_PER_ROUND = 1024
+BLOCKS_PER_ROUND = 8
 
 # A point whose squared norm exceeds the median by this factor is not screened.
 FAR = 2.0**60
 
 SMALLEST_NORMAL = 2.0**-126  # what one float32 product can lose to underflow
 SMALLEST_UNIT = 1e-200
+
+
+class Pairs(NamedTuple):
+    """Sources, targets and costs of some pairs."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    costs: np.ndarray
 
 
 class Violated(NamedTuple):
@@ -54,13 +62,15 @@ class Violated(NamedTuple):
 
 
 class Pricing(ABC):
-    """Finds pairs of negative reduced cost; `keep` is how many to keep for each source and each target.
+    """Answers questions about the reduced costs of all pairs.
 
     `complete` says that `cheapest` returns all pairs that matter.
     """
 
     complete = False
-    shape: tuple[int, int]
+
+    def __init__(self, cost: Cost, limits: Limits = LIMITS) -> None:
+        self.cost, self.shape, self.limits = cost, cost.shape, limits
 
     def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
         """Pairs of a cost below `base`, among them one of every point that has any."""
@@ -69,49 +79,72 @@ class Pricing(ABC):
 
     @abstractmethod
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
-        """Pairs that f and g violate, among them the worst of every point."""
+        """The pairs that f and g violate: the `keep` worst of every source and every target."""
+
+    @abstractmethod
+    def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
+        """The pairs of a reduced cost below the limit, by row, then column; None if there are more than `most`."""
+
+    @abstractmethod
+    def minima(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The smallest C_ij of every source and the smallest C_ij - f_i of every target, or a little less.
+
+        A potential of -inf leaves a source out.
+        """
+
+    @abstractmethod
+    def largest(self) -> float:
+        """The largest finite cost, or a little less; 0 if there is none."""
+
+    @abstractmethod
+    def sample(self, f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, int]:
+        """The reduced costs of some pairs, and the number of all pairs."""
+
+    def lowest(self, f: np.ndarray, g: np.ndarray) -> float:
+        """The lowest reduced cost, or a little less; a potential of -inf leaves a point out."""
+        return float((self.minima(f)[1] - g).min(initial=np.inf))
+
+    def quantile(self, f: np.ndarray, g: np.ndarray, count: float) -> float:
+        """An estimate of the reduced cost below which there are `count` pairs, counting positive ones only."""
+        reduced, pairs = self.sample(f, g)
+        reduced = reduced[(reduced > 0) & np.isfinite(reduced)]
+        return float(np.quantile(reduced, min(1.0, count / max(1, pairs)))) if reduced.size else 1.0
 
 
-def pricing_for(cost: Cost, base: float, limits: Limits = LIMITS) -> Pricing:
+def pricing_for(cost: Cost, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
     """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
     if isinstance(cost, SparseCost):
-        return ListedPricing(*cost.pairs_below(base), cost.shape, limits)
-    if cost.shape[0] * cost.shape[1] <= limits.searched_entries:
-        rows, columns, costs = _scan.pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs)
-        if rows.size <= limits.few_pairs:
-            return ListedPricing(rows, columns, costs, cost.shape, limits)
+        return ListedPricing(cost, Pairs(*cost.pairs_below(base)), limits)
+    if base < np.inf and cost.shape[0] * cost.shape[1] <= limits.searched_entries:
+        pairs = Pairs(*_scan.pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs))
+        if pairs.rows.size <= limits.few_pairs:
+            return ListedPricing(cost, pairs, limits)
     if cost.kind.on_gpu:
         from adaptive_ot.exact.pricing_gpu import TorchPricing
 
-        return TorchPricing(cost)
+        return TorchPricing(cost, limits)
     if isinstance(cost, PointCost):
-        return PointPricing(cost)
+        return PointPricing(cost, limits)
     assert isinstance(cost, ArrayCost)
-    return DensePricing(cost)
+    return DensePricing(cost, limits)
 
 
 class ListedPricing(Pricing):
     """Pricing where the pairs that matter are few enough, or sparse by nature, to be listed: by row, then column."""
 
-    def __init__(
-        self,
-        rows: np.ndarray,
-        columns: np.ndarray,
-        costs: np.ndarray,
-        shape: tuple[int, int],
-        limits: Limits = LIMITS,
-    ) -> None:
-        self.rows, self.columns, self.costs, self.shape = rows, columns, costs, shape
-        self.complete = rows.size <= max(limits.few_pairs, limits.few_pairs_per_node * sum(shape))
+    def __init__(self, cost: Cost, pairs: Pairs, limits: Limits = LIMITS) -> None:
+        super().__init__(cost, limits)
+        self.pairs = pairs
+        self.complete = pairs.rows.size <= max(limits.few_pairs, limits.few_pairs_per_node * sum(cost.shape))
 
     def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
         if self.complete:
-            return Violated(self.rows, self.columns, self.costs, np.zeros(self.shape[1]))
+            return Violated(*self.pairs, np.zeros(self.shape[1]))
         return super().cheapest(base, keep, tick)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
-        rows, columns, costs = self.rows, self.columns, self.costs
+        rows, columns, costs = self.pairs
         if self.complete:
             found, target_minimum = np.empty(rows.size, np.bool_), np.zeros(m)
             _scan.find_negative(rows, columns, costs, f, g, found, target_minimum)
@@ -125,41 +158,138 @@ class ListedPricing(Pricing):
         place = np.searchsorted(rows * m + columns, i * m + j)
         return Violated(i, j, costs[place], by_column.value[:, 0])
 
+    def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
+        found = self.sample(f, g)[0] < limit
+        return Pairs(*(side[found] for side in self.pairs)) if np.count_nonzero(found) <= most else None
 
-class ThreadedPricing(Pricing):
-    """Goes over all pairs in blocks of rows, the columns split between threads."""
+    def minima(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        rows, columns, costs = self.pairs
+        of_rows, of_columns = np.full(self.shape[0], np.inf), np.full(self.shape[1], np.inf)
+        np.minimum.at(of_rows, rows, costs)
+        np.minimum.at(of_columns, columns, costs - f[rows])
+        return of_rows, of_columns
 
-    rows_per_block: int
-    f: np.ndarray
-    g: np.ndarray
+    def largest(self) -> float:
+        return float(self.pairs.costs.max()) if self.pairs.costs.size else 0.0
 
-    def __init__(self, cost: Cost) -> None:
-        self.cost, self.shape = cost, cost.shape
+    def sample(self, f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, int]:
+        rows, columns, costs = self.pairs
+        return costs - f[rows] - g[columns], costs.size
 
-    def prepare(self, f: np.ndarray, g: np.ndarray) -> None:
-        """Take in new potentials."""
-        self.f, self.g = f, g
+
+class BlockPricing(Pricing):
+    """Goes over all pairs in rounds of rows, each of which threads share."""
+
+    @cached_property
+    def bound(self) -> tuple[np.ndarray, ...]:
+        """u, v, a and b of lower bounds a_i + b_j - <u_i, v_j> for the costs of points."""
+        assert isinstance(self.cost, PointCost)
+        return inner_product_bound(self.cost, HALF_ULP)
+
+    def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
+        total, parts = 0, [np.zeros((2, 0), np.int64)]
+
+        def find(top: int, costs: np.ndarray) -> np.ndarray | None:
+            counts = np.empty(len(costs), np.int64)
+            found = _scan.count_below(costs, top, f, g, limit, counts)
+            if found > most - total:
+                return None
+            pairs = np.empty((2, found), np.int64)
+            if found:
+                _scan.list_below(costs, top, f, g, limit, counts, *pairs)
+            return pairs
+
+        for pairs in self._blocks(find):
+            if pairs is None or (total := total + pairs.shape[1]) > most:
+                return None
+            parts.append(pairs)
+        rows, columns = np.concatenate(parts, axis=1)
+        return Pairs(rows, columns, self.cost.entries(rows, columns))
+
+    def minima(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        m, cost = self.shape[1], self.cost
+
+        def lower(top: int, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            of_rows, of_columns = np.empty(len(costs)), np.full(m, np.inf)
+            _scan.lower_minima(costs, f[top : top + len(costs)], of_rows, of_columns)
+            return of_rows, of_columns
+
+        rows, lowest = [np.zeros(0)], np.full(m, np.inf)
+        for of_rows, of_columns in self._blocks(lower):
+            rows.append(of_rows)
+            np.minimum(lowest, of_columns, out=lowest)
+        # No distance is negative, even where its bound, by rounding, is.
+        least = -cost.offset if isinstance(cost, PointCost) and cost.p.shape[1] == 0 else -np.inf
+        return np.maximum(np.concatenate(rows), least), np.maximum(lowest, least - f.max(initial=0.0))
+
+    def largest(self) -> float:
+        largest = max(self._blocks(lambda _, costs: float(_scan.largest_finite(costs))), default=-np.inf)
+        return largest if largest > -np.inf else 0.0
+
+    def sample(self, f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, int]:
+        n, m = self.shape
+        rows = range(0, n, 1 + n // self.limits.rows_sampled)
+        return np.concatenate([self.cost.block(i, i + 1)[0] - f[i] - g for i in rows]), n * m
+
+    def _blocks(self, look: Callable[[int, np.ndarray], Any]) -> Iterator[Any]:
+        """What `look` returns for the first row and the costs of every block of rows, in order."""
+        (n, m), cost = self.shape, self.cost
+        step = max(1, self.limits.pairs_per_block // max(1, m))
+        rows_per_round = BLOCKS_PER_ROUND * self.threads * step
+
+        def costs_of(top: int, bottom: int) -> np.ndarray:
+            if not isinstance(cost, PointCost):
+                return cost.block(top, bottom)
+            tile = np.empty((bottom - top, m))
+            point_costs(*self.bound, top, tile)
+            return tile
+
+        def look_at(start: int, stop: int) -> list[Any]:
+            return [look(top, costs_of(top, min(top + step, stop))) for top in range(start, stop, step)]
+
+        for top in range(0, n, rows_per_round):
+            for answers in self._share(look_at, top, min(top + rows_per_round, n)):
+                yield from answers
+
+    @property
+    def threads(self) -> int:
+        worth = self.shape[0] * self.shape[1] // self.limits.pairs_per_thread + 1
+        return min(numba.get_num_threads(), worth) if worth > 1 else 1
+
+    def _share(self, work: Callable[[int, int], Any], first: int, last: int) -> list[Any]:
+        """Have threads do the work for parts of a range of rows or columns; returns their answers in order."""
+        threads = self.threads
+        if threads == 1:
+            return [work(first, last)]
+        cuts = [first + (last - first) * k // threads for k in range(threads + 1)]
+        return run_together([partial(work, *part) for part in pairwise(cuts)])
+
+
+class KernelPricing(BlockPricing):
+    """Finds violated pairs on the CPU; threads share the columns."""
+
+    rows_per_round: int
 
     @abstractmethod
-    def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
-        """Price the rows top:bottom and columns start:stop."""
+    def scanner(self, f: np.ndarray, g: np.ndarray) -> Callable[..., None]:
+        """A kernel that takes in the pairs of the rows top:bottom and columns start:stop."""
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
-        self.prepare(f, g)
-        threads = min(numba.get_num_threads(), n * m // PAIRS_PER_THREAD + 1)
-        cuts = [m * k // threads for k in range(threads + 1)]
-        by_column = Best.none(m, keep)
+        scan, by_column = self.scanner(f, g), Best.none(m, keep)
         rows, columns = [], []
-        for top in range(0, n, self.rows_per_block):
-            bottom = min(top + self.rows_per_block, n)
-            by_row = [Best.none(bottom - top, keep) for _ in range(threads)]
-            run_together(
-                [partial(self.scan, top, bottom, cuts[k], cuts[k + 1], by_row[k], by_column) for k in range(threads)]
-            )
-            for others in by_row[1:]:
-                _scan.merge(by_row[0], others)
-            i, j = by_row[0].pairs()
+
+        def price(top: int, bottom: int, start: int, stop: int) -> Best:
+            by_row = Best.none(bottom - top, keep)
+            scan(top, bottom, start, stop, by_row, by_column)
+            return by_row
+
+        for top in range(0, n, self.rows_per_round):
+            bottom = min(top + self.rows_per_round, n)
+            by_row, *of_others = self._share(partial(price, top, bottom), 0, m)
+            for others in of_others:
+                _scan.merge(by_row, others)
+            i, j = by_row.pairs()
             rows.append(i + top)
             columns.append(j)
             tick(bottom / n)
@@ -168,54 +298,54 @@ class ThreadedPricing(Pricing):
         return Violated(i, j, self.cost.entries(i, j), by_column.value[:, 0])
 
 
-class DensePricing(ThreadedPricing):
+class DensePricing(KernelPricing):
     """Pricing of a dense cost matrix in memory."""
 
-    def __init__(self, cost: ArrayCost) -> None:
-        super().__init__(cost)
+    def __init__(self, cost: ArrayCost, limits: Limits = LIMITS) -> None:
+        super().__init__(cost, limits)
         self.array = cost.array
-        self.rows_per_block = max(1, ENTRIES_PER_BLOCK // cost.shape[1])
+        self.rows_per_round = max(1, ENTRIES_PER_ROUND // max(1, cost.shape[1]))
 
-    def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
-        _scan.scan_dense(self.array, top, bottom, start, stop, self.f, self.g, by_row, by_column)
+    def scanner(self, f: np.ndarray, g: np.ndarray) -> Callable[..., None]:
+        return partial(_scan.scan_dense, self.array, f, g)
 
 
-class PointPricing(ThreadedPricing):
+class PointPricing(KernelPricing):
     """Pricing of a point cost, screened in float32.
 
     The vectors of the screen are scaled to norms around 1. A point too far from the others to be treated in float32
     with them gets a bound of NaN, and all its pairs are evaluated in float64.
     """
 
-    def __init__(self, cost: PointCost) -> None:
-        super().__init__(cost)
+    def __init__(self, cost: PointCost, limits: Limits = LIMITS) -> None:
+        super().__init__(cost, limits)
         self.points = Points(cost.x, cost.z, cost.p, cost.q, cost.distance_weight, cost.class_weight, cost.offset)
-        u, v, a, b = inner_product_bound(cost, _scan.HALF_ULP)
-        u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
-        rewards = cost.offset + cost.class_weight  # potentials are of this size
-        unit = max(float(np.median(np.append(u_square, v_square))), rewards / FAR, SMALLEST_UNIT)
-        dimension = u.shape[1]
-        for vectors, square, bound in ((u, u_square, a), (v, v_square, b)):
-            vectors /= np.sqrt(unit)
-            bound /= unit
-            bound -= (dimension + 8) * SMALLEST_NORMAL
-            far = square > FAR * unit
-            vectors[far], bound[far] = 0.0, np.nan
-        self.screen_at_zero = Screen(u.astype(np.float32), v.astype(np.float32), a, b, unit)
-        rows = MULTIPLICATIONS_PER_BLOCK // (len(v) * max(16, dimension))
-        self.rows_per_block = min(max(64, rows), MOST_ROWS_PER_BLOCK)
+        dimension = cost.x.shape[1] + cost.p.shape[1]
+        rows = MULTIPLICATIONS_PER_ROUND // (max(1, cost.shape[1]) * max(16, dimension))
+        self.rows_per_round = min(max(64, rows), MOST_ROWS_PER_ROUND)
         one_thread = (64, min(256, PRODUCT_ON_ONE_THREAD // (64 * max(1, dimension))))
         self.tile = one_thread if dimension <= 32 else (256, 1024)
 
-    def prepare(self, f: np.ndarray, g: np.ndarray) -> None:
-        super().prepare(f, g)
-        zero = self.screen_at_zero
-        self.screen = zero._replace(a=zero.a - f / zero.unit, b=zero.b - g / zero.unit)
+    @cached_property
+    def screen(self) -> Screen:
+        """The screen for potentials of zero."""
+        points = self.points
+        u, v, a, b = inner_product_bound(self.cost, _scan.HALF_ULP_FLOAT32)
+        u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
+        rewards = points.offset + points.class_weight  # potentials are of this size
+        unit = max(float(np.median(np.append(u_square, v_square))), rewards / FAR, SMALLEST_UNIT)
+        for vectors, square, bound in ((u, u_square, a), (v, v_square, b)):
+            vectors /= np.sqrt(unit)
+            bound /= unit
+            bound -= (u.shape[1] + 8) * SMALLEST_NORMAL
+            far = square > FAR * unit
+            vectors[far], bound[far] = 0.0, np.nan
+        return Screen(u.astype(np.float32), v.astype(np.float32), a, b, unit)
 
-    def scan(self, top: int, bottom: int, start: int, stop: int, by_row: Best, by_column: Best) -> None:
-        _scan.scan_points(
-            top, bottom, start, stop, self.tile, self.screen, self.points, self.f, self.g, by_row, by_column
-        )
+    def scanner(self, f: np.ndarray, g: np.ndarray) -> Callable[..., None]:
+        a, b, unit = self.screen.a, self.screen.b, self.screen.unit
+        screen = self.screen._replace(a=a - f / unit, b=b - g / unit)
+        return partial(_scan.scan_points, self.tile, screen, self.points, f, g)
 
 
 def unique_pairs(rows: np.ndarray, columns: np.ndarray, m: int) -> tuple[np.ndarray, np.ndarray]:

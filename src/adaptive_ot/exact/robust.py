@@ -15,11 +15,12 @@ import numpy as np
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot._progress import Progress
 from adaptive_ot.errors import Infeasible
+from adaptive_ot.exact.certificate import Exact, allowed_gap, certified
 from adaptive_ot.exact.conic import RobustTransport, robust_transport
-from adaptive_ot.exact.near import NearPairs, Pairs
-from adaptive_ot.exact.partial import solve_fixed
-from adaptive_ot.exact.solver import Exact, allowed_gap, certified
-from adaptive_ot.marginals import Equal
+from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.partial import solve_prescribed
+from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing, pricing_for
+from adaptive_ot.marginals import ChiSquareBall, Equal
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, marginal
 
@@ -37,12 +38,17 @@ SMALLEST_BALL = 1e-18
 ACTIVE_SHARE = 1e-6
 
 
-def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[Progress], None]) -> Solution:
+def solve_robust(
+    problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
+) -> Solution:
     """Find the best marginals, transport between them, and certify the plan."""
+    assert isinstance(problem.marginals, ChiSquareBall)  # the model that this method is made for
+    problem.cost.check_highest()
+    rho = problem.marginals.rho
     mu, nu = problem.source_weights, problem.target_weights
-    near, balanced = NearPairs(problem.cost), replace(problem, marginals=Equal())
+    near, balanced = pricing_for(problem.cost, limits=limits), replace(problem, marginals=Equal())
     if rho <= SMALLEST_BALL or not mu.sum() > 0:
-        return replace(solve_fixed(balanced, solver, report), problem=problem)
+        return replace(solve_prescribed(balanced, solver, report), problem=problem)
     pairs = first_pairs(near, balanced, solver, report)
     cheapest, _ = near.minima(np.zeros(mu.size))
     steps = 0
@@ -53,7 +59,7 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
         harmless = cheapest - found.target_potential.max()
         f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
         bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
-        allowed = allowed_gap(problem, solver, pairs.costs, found.mass, f, bound)
+        allowed, _ = allowed_gap(problem, solver, pairs.costs, found.mass, f, bound)
         done = float(pairs.costs @ found.mass) - bound.value <= PART * allowed
         missing = None if done and not found.infeasible else violated(near, pairs, found)
         if missing is None:
@@ -64,30 +70,26 @@ def solve_robust(problem: Problem, solver: Exact, rho: float, report: Callable[[
     r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
     if not found.mass.any():  # it gave up before it had any plan; the centres of the balls are feasible
         r, c = mu, nu
-    plan = solve_fixed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
+    plan = solve_prescribed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
     costs = problem.cost.entries(*plan.support[:2])
     within_limit = plan.status is not Status.PIVOT_LIMIT
     solution = certified(problem, solver, plan.support, costs, f, bound, within_limit, steps + plan.iterations)
-    active = (r > ACTIVE_SHARE * mu, c > ACTIVE_SHARE * nu)
-    present = problem.cost.kind.present
-    return replace(
-        solution, active_source=present(active[0]), active_target=present(active[1]), active_share=ACTIVE_SHARE
-    )
+    return solution.with_active_share(ACTIVE_SHARE)
 
 
 def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
     report(Progress("interior", 0, None, steps, 0, gap))
 
 
-def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
+def first_pairs(near: Pricing, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
     """All pairs, or those that are cheapest next to the potentials of balanced transport, its plan among them."""
     n, m = near.shape
     everything = np.zeros(n), np.zeros(m), np.inf, n * m
-    listed = near.below(*everything) if near.listed or n * m <= ALL_LISTED else None
+    listed = near.below(*everything) if isinstance(near, ListedPricing) or n * m <= ALL_LISTED else None
     if listed and listed.rows.size <= ALL_LISTED:
         return listed
     try:
-        plan = solve_fixed(balanced, solver, report)
+        plan = solve_prescribed(balanced, solver, report)
     except Infeasible:  # no plan at the centres of the balls, perhaps one elsewhere
         return near.below(*everything) or Pairs(*np.zeros((3, 0), np.int64))
     f, g = to_numpy(plan.source_potential), to_numpy(plan.target_potential)
@@ -98,7 +100,7 @@ def first_pairs(near: NearPairs, balanced: Problem, solver: Exact, report: Calla
     return joined(listed, Pairs(*plan.support[:2], near.cost.entries(*plan.support[:2])), m)
 
 
-def violated(near: NearPairs, pairs: Pairs, found: RobustTransport) -> Pairs | None:
+def violated(near: Pricing, pairs: Pairs, found: RobustTransport) -> Pairs | None:
     """The pairs, with those that the potentials found violate; None if there are none."""
     n, m = near.shape
     if pairs.rows.size == n * m:

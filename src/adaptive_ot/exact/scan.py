@@ -1,4 +1,4 @@
-"""The kernels of pricing: go over pairs and keep the lowest reduced costs of every source and every target."""
+"""The kernels of pricing: go over pairs and look for low reduced costs C_ij - f_i - g_j."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from adaptive_ot._jit import inlined, kernel
+from adaptive_ot._jit import inlined, kernel, lower
 
 # Pairs looked at together: if none of them is below its limit, which is the rule, this takes a few vector instructions.
 CHUNK = 128
 
-HALF_ULP = 2.0**-24  # rounding error of one float32 operation
+HALF_ULP_FLOAT32 = 2.0**-24  # rounding error of one float32 operation
 
 
 class Best(NamedTuple):
-    """For each node the partners of lowest reduced cost below zero, in ascending order; -1 where there is none."""
+    """For each node the partners of lowest reduced cost below zero, in ascending order; -1 marks an empty place."""
 
     value: np.ndarray
     partner: np.ndarray
 
     @classmethod
     def none(cls, nodes: int, keep: int) -> Best:
-        """Nothing kept yet, and room for `keep` partners of each node."""
+        """Empty places for `keep` partners of each node."""
         return cls(np.zeros((nodes, keep)), np.full((nodes, keep), -1, np.int32))
 
     def pairs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +68,7 @@ def _insert(best, node, reduced, other):
 
 @kernel
 def merge(best, others):
-    """Merge what another thread kept for the same nodes."""
+    """Merge the pairs that another thread kept for the same nodes."""
     last = best.value.shape[1] - 1
     for node in range(best.value.shape[0]):
         for place in range(last + 1):
@@ -78,16 +78,16 @@ def merge(best, others):
 
 @register_jitable
 def pairs_below(costs, limit, most):
-    """Rows, columns and costs of the lower entries of a dense matrix; stops at more than `most` of them."""
-    room = min(costs.size, most + 1)
-    rows, columns, values = np.empty(room, np.int64), np.empty(room, np.int64), np.empty(room)
+    """Rows, columns and costs of the entries below the limit of a dense matrix; stops at more than `most` of them."""
+    size = min(costs.size, most + 1)
+    rows, columns, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
     found = _list_below(costs, limit, rows, columns, values)
     return rows[:found], columns[:found], values[:found]
 
 
 @kernel
 def _list_below(costs, limit, rows, columns, values):
-    """List the lower entries, as long as there is room; returns how many there are."""
+    """List the entries below the limit until the arrays are full; returns how many are listed."""
     found = 0
     for i in range(costs.shape[0]):
         for j in range(costs.shape[1]):
@@ -95,6 +95,57 @@ def _list_below(costs, limit, rows, columns, values):
                 rows[found], columns[found], values[found] = i, j, costs[i, j]
                 found += 1
     return found
+
+
+@kernel
+def count_below(costs, top, f, g, limit, counts):
+    """Count the pairs of every row of a block whose reduced cost is below the limit; returns their sum."""
+    total = 0
+    for k in range(costs.shape[0]):
+        row, most = costs[k], f[top + k] + limit
+        found = 0
+        for j in range(g.size):
+            found += row[j] - g[j] < most
+        counts[k] = found
+        total += found
+    return total
+
+
+@kernel
+def list_below(costs, top, f, g, limit, counts, rows, columns):
+    """List the counted pairs, row by row."""
+    at = 0
+    for k in range(costs.shape[0]):
+        if counts[k] == 0:
+            continue
+        row, most = costs[k], f[top + k] + limit
+        for j in range(g.size):
+            if row[j] - g[j] < most:
+                rows[at], columns[at] = top + k, j
+                at += 1
+
+
+@kernel
+def lower_minima(costs, f, of_rows, of_columns):
+    """Take in the smallest C_ij of every row and the smallest C_ij - f_i of every column; f_i = -inf skips a row."""
+    for k in range(costs.shape[0]):
+        row, f_k, lowest = costs[k], f[k], np.inf
+        if f_k > -np.inf:
+            for j in range(of_columns.size):
+                lowest = lower(lowest, np.float64(row[j]))
+                of_columns[j] = lower(of_columns[j], row[j] - f_k)
+        of_rows[k] = lowest
+
+
+@kernel
+def largest_finite(costs):
+    """The largest finite cost of a block."""
+    largest = -np.inf
+    for k in range(costs.shape[0]):
+        for j in range(costs.shape[1]):
+            if costs[k, j] < np.inf:
+                largest = max(largest, costs[k, j])
+    return largest
 
 
 @kernel
@@ -120,7 +171,7 @@ def scan_list(rows, columns, costs, f, g, by_row, by_column):
 
 
 @kernel
-def scan_dense(costs, top, bottom, start, stop, f, g, by_row, by_column):
+def scan_dense(costs, f, g, top, bottom, start, stop, by_row, by_column):
     """Price the rows top:bottom and columns start:stop of a dense matrix."""
     last = by_row.value.shape[1] - 1
     limits = by_column.value[start:stop, last].copy()
@@ -161,7 +212,7 @@ def _pair_cost(points, i, j):
 @inlined
 def _round_down(value):
     """A float32 below `value` by more than the rounding of one float32 addition can undo."""
-    return np.float32(value - 4 * HALF_ULP * abs(value))
+    return np.float32(value - 4 * HALF_ULP_FLOAT32 * abs(value))
 
 
 @inlined
@@ -198,7 +249,7 @@ def _scan_products(products, i, row, first, plain, limited, screen, points, f, g
 
 
 @kernel
-def scan_points(top, bottom, start, stop, tile, screen, points, f, g, by_row, by_column):
+def scan_points(tile, screen, points, f, g, top, bottom, start, stop, by_row, by_column):
     """Price the rows top:bottom and columns start:stop of a point cost, one tile of inner products after the other."""
     last = by_row.value.shape[1] - 1
     products = np.empty(tile[0] * tile[1], np.float32)

@@ -208,15 +208,18 @@ def rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
 
 
 @inlined
-def _pivot(tree, sources, i, j, cost, reduced_cost):
-    """Bring the arc i -> j into the tree; returns the number of nodes moved."""
-    top, amount, leaving, target_side = find_cycle(tree, sources, i, j)
+def exchange(tree, sources, i, j, cycle, cost, change):
+    """Bring the arc i -> j into the tree, in place of the one that blocks its cycle, as `find_cycle` returned it.
+
+    The side that is cut off moves by the reduced cost `change` of the arc, which becomes zero. Returns the top of that
+    side and the number of its nodes.
+    """
+    top, amount, leaving, target_side = cycle
     if amount > 0:
         push(tree, sources, i, j, top, amount)
-    # The side that is cut off moves so that the entering arc gets reduced cost zero.
     if target_side:
-        i, j, reduced_cost = j, i, -reduced_cost
-    return rehang(tree, sources, i, j, leaving, cost, amount, reduced_cost)
+        i, j, change = j, i, -change
+    return i, rehang(tree, sources, i, j, leaving, cost, amount, change)
 
 
 @kernel
@@ -253,7 +256,8 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
         if entering >= 0 and pivots == pivot_limit:
             break
         if entering >= 0:
-            moved = _pivot(tree, sources, tail[entering], head[entering], cost[entering], best)
+            i, j = tail[entering], head[entering]
+            _, moved = exchange(tree, sources, i, j, find_cycle(tree, sources, i, j), cost[entering], best)
             moved_on_average += 0.01 * (moved - moved_on_average)
             work += 4 * moved + 100
             pivots += 1

@@ -1,15 +1,16 @@
-"""Pictures of solutions, with matplotlib (``pip install "adaptive-ot[plot]"``)."""
+"""Pictures of solutions, with Matplotlib (``pip install "adaptive-ot[plot]"``); every function has its own file."""
 
 from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, theme
-from adaptive_ot.plot.certificates import convergence
-from adaptive_ot.plot.classes import label_plan
-from adaptive_ot.plot.clouds import transport
-from adaptive_ot.plot.curves import training
-from adaptive_ot.plot.dots import comparison
-from adaptive_ot.plot.heatmaps import plan, plans
-from adaptive_ot.plot.overlap import mass_against_overlap
-from adaptive_ot.plot.path import mass_path
+from adaptive_ot.plot.comparison import comparison
+from adaptive_ot.plot.convergence import convergence
+from adaptive_ot.plot.label_plan import label_plan
+from adaptive_ot.plot.mass_against_overlap import mass_against_overlap
+from adaptive_ot.plot.mass_path import mass_path
+from adaptive_ot.plot.plan import plan
+from adaptive_ot.plot.plans import plans
 from adaptive_ot.plot.sensitivity import Curve, sensitivity
+from adaptive_ot.plot.training import training
+from adaptive_ot.plot.transport import transport
 
 __all__ = [
     "CLUSTER_COLOURS",

@@ -1,4 +1,4 @@
-"""What all pictures share: colours, light and dark, and a figure that no window system knows of."""
+"""Drawing code shared by all pictures: colours, themes, figures without pyplot, legends and heat maps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Okabe & Ito's colour-blind safe palette; a grey that shows on white and on black stands in for its black.
+# The colour-blind safe palette of Okabe and Ito; a grey visible on white and on black replaces its black.
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, YELLOW, GREY = "#CC79A7", "#56B4E9", "#F0E442", "#8C8C8C"
 CLUSTER_COLOURS = (SKY, ORANGE, GREEN, VERMILLION, PURPLE, BLUE, YELLOW, GREY)
@@ -27,18 +27,12 @@ SIDE_COLOURS = (SKY, VERMILLION)
 CURVE_COLOURS = (VERMILLION, SKY, GREEN, ORANGE, PURPLE, GREY)
 CURVE_MARKS = ("o", "^", "s", "D", "v", "P")
 
-# Where a legend is in nobody's way.
+# A legend above the axes hides nothing.
 ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "fontsize": "small"}
 
 
-def curve_style(number: int) -> dict[str, str]:
-    """A colour and a mark for the curve of this number; marks go on where colours begin again."""
-    several = len(CURVE_COLOURS)
-    return {"color": CURVE_COLOURS[number % several], "marker": CURVE_MARKS[(number + number // several) % several]}
-
-
 class Theme(NamedTuple):
-    """A background, and what stands out from it: text, a single curve, and one hue from nothing to most."""
+    """A background, and the colours of text, of a single curve and of a heat map on it."""
 
     background: str
     text: str
@@ -46,7 +40,7 @@ class Theme(NamedTuple):
     heat: tuple[str, ...] | str
 
 
-# One hue reads the same with any colour vision, and in print; on a dark background it gets lighter.
+# A single hue reads the same with any colour vision and in print; on a dark background it gets lighter.
 THEMES = {
     "light": Theme("white", "black", BLUE, "Blues"),
     "dark": Theme("#16191D", "#E6E8EB", SKY, ("#16191D", "#0E3D5C", "#1272A8", SKY, "#E8F5FD")),
@@ -56,17 +50,17 @@ _chosen: ContextVar[Theme | None] = ContextVar("theme", default=None)
 
 
 def theme(name: Literal["light", "dark"]) -> AbstractContextManager[None]:
-    """Draw for a light or for a dark background, for as long as the context lasts.
+    """Draw for a light or a dark background inside a ``with`` block.
 
     Parameters
     ----------
     name
-        ``"light"`` or ``"dark"``. Outside of any theme pictures are as Matplotlib is set up: light, by default.
+        ``"light"`` or ``"dark"``. Outside of a theme pictures follow the settings of Matplotlib: light by default.
 
     Returns
     -------
-    A context manager for this thread or task; Matplotlib's settings stay as they are. Pictures keep the colours that
-    they were drawn with, and may be saved later. Axes handed to a function, and their figure, are painted, too.
+    A context manager for this thread or task, which leaves the settings of Matplotlib alone. Pictures keep the colours
+    they were drawn with and may be saved later. Axes passed to a function, and their figure, are painted as well.
 
     Examples
     --------
@@ -91,15 +85,21 @@ def _with(chosen: Theme) -> Iterator[None]:
 
 
 def colours() -> Theme:
-    """Those of the theme, or what Matplotlib is set to."""
+    """The colours of the theme, or those of Matplotlib's settings."""
     from matplotlib import rcParams
 
     light = THEMES["light"]
     return _chosen.get() or light._replace(background=rcParams["figure.facecolor"], text=rcParams["text.color"])
 
 
-def new_figure(size: tuple[float, float] = (8, 6)) -> Figure:
-    """A figure that no window system and no pyplot knows of."""
+def curve_style(number: int) -> dict[str, str]:
+    """A colour and a mark for the curve of this number; where colours repeat, marks differ."""
+    count = len(CURVE_COLOURS)
+    return {"color": CURVE_COLOURS[number % count], "marker": CURVE_MARKS[(number + number // count) % count]}
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """A figure that neither a window system nor pyplot knows about."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -110,29 +110,26 @@ def new_figure(size: tuple[float, float] = (8, 6)) -> Figure:
     return figure
 
 
-def axes(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
-    """The given axes, or those of a new figure, open above and at the right; painted."""
-    if ax is None:
-        ax = new_figure(size).add_subplot()
-        ax.spines[["top", "right"]].set_visible(False)
-    else:
-        from matplotlib.axes import Axes
-
-        check.instance("ax", ax, Axes)
-    return paint(ax)
-
-
 def panels(figure: Figure, rows: int, columns: int, **shared: Any) -> np.ndarray:
-    """Painted axes, open above and at the right."""
+    """A grid of painted axes without lines at the top and at the right."""
     grid = figure.subplots(rows, columns, squeeze=False, **shared)
     for ax in grid.flat:
-        ax.spines[["top", "right"]].set_visible(False)
-        paint(ax)
+        paint(ax).spines[["top", "right"]].set_visible(False)
     return grid
 
 
+def axes(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
+    """The given axes, painted, or the axes of a new figure of this size."""
+    if ax is None:
+        return panels(new_figure(size), 1, 1)[0, 0]
+    from matplotlib.axes import Axes
+
+    check.instance("ax", ax, Axes)
+    return paint(ax)
+
+
 def paint(ax: Axes) -> Axes:
-    """Give axes and their figure the colours of the theme; without one, leave them as Matplotlib made them."""
+    """Give axes and their figure the colours of the theme; without a theme, leave them as Matplotlib made them."""
     chosen = _chosen.get()
     if chosen:
         ax.figure.canvas.figure.set_facecolor(chosen.background)
@@ -146,36 +143,42 @@ def paint(ax: Axes) -> Axes:
 
 
 def settle(ax: Axes) -> None:
-    """Lay the figure out before it is: one time is not enough where parts grow with each other."""
+    """Lay the figure out once before it is drawn: where the sizes of parts depend on each other, once is not enough."""
     engine = ax.figure.canvas.figure.get_layout_engine()
     if engine:
         engine.execute(ax.figure.canvas.figure)
 
 
+def grid_lines(ax: Axes, axis: Literal["x", "y"] = "y") -> None:
+    """Faint lines at the ticks."""
+    ax.grid(axis=axis, color=GREY, alpha=0.25, linewidth=0.8)
+
+
 def legend(owner: Axes | Figure, handles: Sequence[Any], **settings: Any) -> None:
-    """A legend without a frame. Matplotlib would leave out labels that begin with "_", had it to find the artists."""
+    """A legend without a frame. Of artists it finds itself, Matplotlib omits those whose label begins with "_"."""
     chosen: Any = {"frameon": False, "labelcolor": colours().text, **settings}
     owner.legend(handles=handles, **chosen)
 
 
-def heat() -> Any:
-    """A colour for every number from 0, which is the background, to 1."""
+def heat_map(ax: Axes, numbers: np.ndarray, norm: Any, **settings: Any) -> Any:
+    """Draw numbers from 0, in the colour of the background, to the largest."""
     from matplotlib import colormaps
     from matplotlib.colors import LinearSegmentedColormap
 
     hue = colours().heat
-    return colormaps[hue] if isinstance(hue, str) else LinearSegmentedColormap.from_list("heat", hue)
+    colour_map = colormaps[hue] if isinstance(hue, str) else LinearSegmentedColormap.from_list("heat", hue)
+    return ax.imshow(numbers, colour_map, norm=norm, aspect="auto", **settings)
 
 
-def from_zero(largest: float, power: float) -> Any:
-    """The part of the heat that a number gets, up to the largest; a power below 1 lets small ones show."""
+def from_zero(power: float, *tables: np.ndarray) -> Any:
+    """A common scale of these tables, from 0 to their largest number; a power below 1 makes small numbers visible."""
     from matplotlib.colors import PowerNorm
 
-    return PowerNorm(power, vmin=0.0, vmax=largest or 1.0)
+    return PowerNorm(power, vmin=0.0, vmax=max(table.max(initial=0.0) for table in tables) or 1.0)
 
 
 def ink_on(colour: Any) -> str:
-    """Black or white, whichever stands out more: WCAG's ratio of luminances."""
+    """Black or white, whichever has more contrast by WCAG's ratio of luminances."""
     from matplotlib.colors import to_rgb
 
     rgb = np.array(to_rgb(colour))
@@ -185,7 +188,7 @@ def ink_on(colour: Any) -> str:
 
 
 def mass_of(solution: Solution) -> str:
-    """How much moves, and how much could."""
+    """The transported mass, and the largest possible mass if there is one."""
     most = solution.problem.most_mass
     limit = f" of at most {most:.4g}" if most < np.inf else ""
     return f"mass {solution.mass:.4g}{limit}"

@@ -1,4 +1,4 @@
-"""Places for points that have none: sources in a column at the left, targets at the right, few lines crossing."""
+"""Places for points without coordinates: sources in a left column, targets in a right one, with few crossing lines."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.plot.canvas import colours
-from adaptive_ot.solution import Solution
+from adaptive_ot.solution import Cluster, Solution
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# More points on a side could not be named.
+# There is no room for the names of more points on a side.
 LONGEST_COLUMN = 60
 
-# The room between two clusters, in places of a point.
+# The distance between two clusters, where neighbouring points have distance 1.
 GAP = 0.7
 
-# How often both columns are sorted by where the other ends of their lines are.
+# How often each column is sorted by the positions of the other ends of its lines.
 SWEEPS = 4
 
 
 class Columns(NamedTuple):
-    """A place in the plane for every source and target, and from where to where the clusters reach, heaviest first."""
+    """Positions of the sources and targets, and the top and bottom of every cluster, heaviest first."""
 
     source: np.ndarray
     target: np.ndarray
@@ -32,7 +32,7 @@ class Columns(NamedTuple):
 
 
 def in_columns(solution: Solution) -> Columns:
-    """Clusters one below the other, the heaviest first; then the points that carry mass outside of them; then the rest.
+    """Clusters from top to bottom, heaviest first, then active points outside of clusters, then inactive points.
 
     Examples
     --------
@@ -59,8 +59,8 @@ def in_columns(solution: Solution) -> Columns:
     return Columns(sides[0], sides[1], ends[: len(clusters)])
 
 
-def _blocks(solution: Solution, clusters: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    """The number of the cluster of every source and target; the next two are for the rest, active and inactive."""
+def _blocks(solution: Solution, clusters: list[Cluster]) -> tuple[np.ndarray, np.ndarray]:
+    """The cluster of every source and target; two more numbers stand for other active points and inactive ones."""
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     source, target = (np.where(side, len(clusters), len(clusters) + 1) for side in active)
     for number, cluster in enumerate(clusters):
@@ -68,17 +68,18 @@ def _blocks(solution: Solution, clusters: list[Any]) -> tuple[np.ndarray, np.nda
     return source, target
 
 
-def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """The order of both sides: by block, and in it the best of the order of names and of some that untangle lines."""
+def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
+    """The order of both sides by block; inside a block, the order with the fewest crossings that a search finds."""
     rows, columns, mass = solution.main_pairs()
     ends, sizes = (rows, columns), solution.problem.cost.shape
     lines = np.zeros(sizes, dtype=int)
     lines[ends] = 1
-    orders = [np.argsort(block, kind="stable") for block in blocks]
-    best, fewest = tuple(orders), _crossings(lines[np.ix_(*orders)])
-    if fewest:
-        orders = [np.lexsort((place, block)) for place, block in zip(_along(lines, blocks), blocks, strict=True)]
-    for turn in range(2 * SWEEPS if fewest else 0):
+    best = [np.argsort(block, kind="stable") for block in blocks]
+    fewest = _crossings(lines[np.ix_(*best)])
+    if fewest == 0:
+        return best
+    orders = [np.lexsort((place, block)) for place, block in zip(_along(lines, blocks), blocks, strict=True)]
+    for turn in range(2 * SWEEPS):
         here, there = (1, 0) if turn % 2 == 0 else (0, 1)
         place = np.argsort(orders[there]).astype(float)
         total = np.bincount(ends[here], mass, sizes[here])
@@ -86,12 +87,12 @@ def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) ->
         orders[here] = np.lexsort((mean.round(9), blocks[here]))
         crossings = _crossings(lines[np.ix_(*orders)])
         if crossings < fewest:
-            best, fewest = tuple(orders), crossings
-    return best[0], best[1]
+            best, fewest = list(orders), crossings
+    return best
 
 
 def _along(lines: np.ndarray, blocks: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
-    """Places for sources and targets if one walks along the lines, from that end of a cluster where names are low."""
+    """Positions of sources and targets on a walk along the lines, from the end of a cluster with the lower names."""
     from scipy import sparse
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 
@@ -99,39 +100,30 @@ def _along(lines: np.ndarray, blocks: tuple[np.ndarray, np.ndarray]) -> list[np.
     both = sparse.csr_array(sparse.block_array([[None, lines], [lines.T, None]]))
     place = np.argsort(reverse_cuthill_mckee(both, symmetric_mode=True))
     block, number = np.concatenate(blocks), np.concatenate([np.arange(n), np.arange(m)])
-    members = np.bincount(block)
-    middle = np.bincount(block, place) / np.maximum(1, members)
+    middle = np.bincount(block, place) / np.maximum(1, np.bincount(block))
     place = place - middle[block]
     upwards = np.bincount(block, place * number) >= 0
     return np.split(np.where(upwards[block], place, -place), [n])
 
 
 def _crossings(lines: np.ndarray) -> int:
-    """How many pairs of lines cross, if both sides stand in this order: one starts below and ends above the other."""
+    """The number of crossing pairs of lines between two columns in this order."""
     below = lines[::-1].cumsum(axis=0)[::-1]
-    below_and_above = below.cumsum(axis=1)
+    below_and_above = below.cumsum(axis=1)  # lines that start below a source and end above a target
     return int((lines[:-1, 1:] * below_and_above[1:, :-1]).sum())
 
 
-def dress(ax: Axes, columns: Columns, colour_of_cluster: list[str]) -> None:
-    """Names beside the points, what the columns are, and a band behind every cluster that has a colour."""
+def label_columns(ax: Axes, columns: Columns, cluster_colours: list[str]) -> None:
+    """Names beside the points and below the columns, and a coloured band behind every cluster."""
     lowest = np.concatenate([columns.source[:, 1], columns.target[:, 1]]).min(initial=-1.0)
     ax.set(xlim=(-0.35, 1.35), ylim=(lowest - 1.0, 0.3))
     ax.set_xticks([0, 1], ["sources", "targets"])
     ax.tick_params(length=0)
     ax.set_yticks([])
     ax.spines[:].set_visible(False)
-    for (top, bottom), colour in zip(columns.spans, colour_of_cluster, strict=False):
+    for (top, bottom), colour in zip(columns.spans, cluster_colours, strict=False):
         ax.axhspan(bottom, top, facecolor=colour, alpha=0.14, linewidth=0, zorder=0)
     for letter, places, step, align in (("x", columns.source, -9, "right"), ("z", columns.target, 9, "left")):
-        for number, place in enumerate(places, start=1):
-            ax.annotate(
-                f"{letter}{number}",
-                place.tolist(),
-                (step, 0),
-                textcoords="offset points",
-                ha=align,
-                va="center",
-                fontsize="small",
-                color=colours().text,
-            )
+        style: Any = {"ha": align, "va": "center", "fontsize": "small", "color": colours().text}
+        for number, place in enumerate(places.tolist(), start=1):
+            ax.annotate(f"{letter}{number}", place, (step, 0), textcoords="offset points", **style)

@@ -1,4 +1,4 @@
-"""Names of users: as they can be drawn, their order, and where they go on an axis."""
+"""Names given by users: their order, a form that can be drawn, and their places on an axis."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-# To an inch of an axis: more names are left out, more letters in a row are slanted. Longer names lose their middle.
+# Per inch of an axis: more names are left out, more letters in a row are slanted. Longer names lose their middle.
 NAMES = {"x": 4.5, "y": 6.0}
 LETTERS = 12.0
 LONGEST = 28
 
-# Characters that are not seen, but turn the letters around them: also ours beside a name.
+# Invisible characters that change the direction of the text around them, including our own beside a name.
 TURNING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
@@ -30,26 +30,26 @@ def natural(text: str) -> list[tuple[int, int, str]]:
     return [(kind, size, piece.casefold()) for kind, size, piece in key] + [(2, 0, text)]
 
 
-def ranks(labels: np.ndarray) -> np.ndarray:
-    """The place of every label among them all: numbers by size, words in their natural order.
+def natural_order(labels: np.ndarray) -> np.ndarray:
+    """The permutation that sorts different labels: numbers by size, words in natural order.
 
     Examples
     --------
-    >>> ranks(np.array(["class 10", "class 9"])), ranks(np.array([-1.5, -20.0]))
+    >>> natural_order(np.array(["class 10", "class 9"])), natural_order(np.array([-1.5, -20.0]))
     (array([1, 0]), array([1, 0]))
     """
     words = labels.tolist()
     if all(isinstance(word, str) for word in words):
-        return np.argsort(sorted(range(len(words)), key=lambda k: natural(words[k])))
-    return np.argsort(np.argsort(labels))
+        return np.array(sorted(range(len(words)), key=lambda k: natural(words[k])), dtype=int)
+    return np.argsort(labels)
 
 
 def written(name: Any) -> str:
-    r"""A name on one line, not too long, without mathematics.
+    r"""A name on one line, shortened if it is long, without mathematics.
 
-    Characters that no font has, and those that turn others around, are written as their codes.
+    Characters that no font has, and those that change the direction of text, are written as their codes.
 
-    Matplotlib's own fonts lack Chinese, Japanese and others. To see these, name a font that is installed, as in
+    Matplotlib's own fonts lack Chinese, Japanese and others. To draw these, name an installed font, as in
     ``matplotlib.rcParams["font.family"] = ["DejaVu Sans", "Noto Sans CJK JP"]``.
 
     Examples
@@ -60,7 +60,7 @@ def written(name: Any) -> str:
     text = " ".join(str(name).split())
     pieces = list(text)
     if not (text.isascii() and text.isprintable()):
-        known = _known(frozenset(text) - TURNING)
+        known = _in_fonts(frozenset(text) - TURNING)
         pieces = [each if each in known else each.encode("unicode_escape").decode() for each in text]
     if sum(map(len, pieces)) > LONGEST:
         pieces = [*_first(pieces, LONGEST * 2 // 3), "...", *reversed(_first(pieces[::-1], LONGEST // 3 - 2))]
@@ -68,12 +68,13 @@ def written(name: Any) -> str:
 
 
 def _first(pieces: list[str], letters: int) -> list[str]:
+    """As many pieces from the left as have at most this many letters."""
     ends = np.cumsum([len(piece) for piece in pieces])
     return pieces[: int(np.searchsorted(ends, letters, side="right"))]
 
 
-def _known(wanted: frozenset[str]) -> frozenset[str]:
-    """Those characters that a font has which Matplotlib would use."""
+def _in_fonts(wanted: frozenset[str]) -> frozenset[str]:
+    """Those characters that one of Matplotlib's chosen fonts has."""
     from matplotlib.font_manager import FontProperties, findfont, get_font
 
     fonts = []
@@ -86,7 +87,7 @@ def _known(wanted: frozenset[str]) -> frozenset[str]:
 
 
 def name_axis(axis: Any, positions: np.ndarray, names: Sequence[str]) -> None:
-    """Names at their places: slanted below the picture if they are long, and not all of very many."""
+    """Names at their positions; long names below a picture are slanted, and some of very many are left out."""
     figure, place = axis.figure.canvas.figure, axis.axes.get_position()
     inches = figure.get_figwidth() * place.width if axis.axis_name == "x" else figure.get_figheight() * place.height
     some = slice(None, None, 1 + int(max(0, len(names) - 1) / (NAMES[axis.axis_name] * inches)))

@@ -1,4 +1,4 @@
-"""Crops and flips of a whole batch at once, on its device, with randomness that depends on (seed, step) only."""
+"""Crops and flips of a whole batch at once, on its device; random numbers depend on (seed, step) only."""
 
 from __future__ import annotations
 
@@ -8,95 +8,49 @@ from typing import Literal, NamedTuple
 import numpy as np
 import torch
 
-from adaptive_ot._validation import choice
+from adaptive_ot.deep._torchvision import center_crop, ten_crop
+from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.device import memory_format
-from adaptive_ot.errors import InvalidInput
 
-# RandomResizedCrop, as torchvision has it: the share of the area, the ratio of width to height, and how often to try.
+# RandomResizedCrop of torchvision: the share of the area, the ratio of width to height, and the number of tries.
 SCALE = (0.08, 1.0)
 RATIO = (3 / 4, 4 / 3)
 TRIES = 10
 
-# Told apart from each other, and from the draws of batches.
+# Streams of random numbers, different from those of batches.
 STREAMS = {"source": 16, "target": 17}
 
 
 class Views(NamedTuple):
-    """How each image of a batch is looked at."""
+    """The crop of each image of a batch, and whether it is mirrored."""
 
     boxes: np.ndarray  # (n, 4) float32: left, top, width, height, in pixels of the stored image
     flip: np.ndarray  # (n,) bool
 
     def part(self, where: slice) -> Views:
-        """Those of some images: a process that holds a part of the batch draws all and takes its own."""
+        """The views of some images: every process draws those of the whole batch and takes its own."""
         return Views(self.boxes[where], self.flip[where])
 
 
-def draw_views(
-    n: int,
-    *,
-    size: int,
-    crop: int,
-    kind: Literal["resized", "random", "none"],
-    flip: bool,
-    seed: int,
-    step: int,
-    stream: Literal["source", "target"],
-) -> Views:
-    """How `n` images of `size` x `size` pixels are looked at in a step; pure.
+def draw_views(config: Config, step: int, stream: Literal["source", "target"]) -> Views:
+    """Random views of a batch in a step; pure.
 
-    Parameters
-    ----------
-    crop
-        Pixels of the result.
-    kind
-        ``"resized"``: a random part of random shape, stretched; ``"random"``: a random square of `crop` pixels as it
-        is; ``"none"``: the whole image, stretched.
-    flip
-        Whether half of them are mirrored.
-
-    Examples
-    --------
-    >>> views = draw_views(2, size=8, crop=6, kind="random", flip=True, seed=0, step=1, stream="source")
-    >>> views.boxes[:, 2:]
-    array([[6., 6.],
-           [6., 6.]], dtype=float32)
+    With the ``crop_kind`` "resized" these are random parts of random shape, with "random" squares of `crop` pixels,
+    with "none" whole images. Half of them are mirrored, if the run flips images.
     """
-    choice("crop_kind", kind, ("resized", "random", "none"))
-    random = np.random.default_rng(np.random.SeedSequence([seed, STREAMS[stream], step]))
-    if kind == "resized":
-        sides = _sides(n, size, random)
-    else:
-        sides = np.full((n, 2), crop if kind == "random" else size)
-        _check_crop(int(sides.max(initial=0)), size)
+    n, size, kind = config.batch, config.resize, config.crop_kind
+    random = np.random.default_rng(np.random.SeedSequence([config.seed, STREAMS[stream], step]))
+    sides = _sides(n, size, random) if kind == "resized" else np.full((n, 2), config.crop if kind == "random" else size)
     corners = np.floor(random.random((n, 2)) * (size - sides + 1))
     mirrored = random.random(n) < 0.5
-    return Views(np.hstack([corners, sides]).astype(np.float32), mirrored & flip)
+    return Views(np.hstack([corners, sides]).astype(np.float32), mirrored & config.flip)
 
 
 def augment(pixels: torch.Tensor, views: Views, crop: int) -> torch.Tensor:
-    """The boxes of the images, stretched bilinearly to `crop` x `crop`, mirrored where asked; in [0, 1].
+    """The boxes of bytes (n, 3, size, size), stretched bilinearly to `crop` x `crop`, mirrored where asked; in [0, 1].
 
-    A box of `crop` x `crop` gives the very pixels, and each image only depends on itself: parts of a batch come out
+    A box of `crop` x `crop` gives exactly its pixels. Images do not depend on each other, so parts of a batch come out
     as in the whole. Points beyond the outermost pixels of a box take their values, as if it had been cut out first.
-
-    Parameters
-    ----------
-    pixels
-        Bytes (n, 3, size, size) on any device.
-
-    Returns
-    -------
-    torch.Tensor
-        float32 (n, 3, crop, crop) on that device, channels last if that is a GPU.
-
-    Examples
-    --------
-    >>> pixels = torch.arange(16, dtype=torch.uint8).reshape(1, 1, 4, 4)
-    >>> views = Views(np.array([[1, 2, 2, 2]], np.float32), np.array([True]))
-    >>> augment(pixels, views, crop=2) * 255
-    tensor([[[[10.,  9.],
-              [14., 13.]]]])
     """
     device = pixels.device
     left, top, width, height = torch.as_tensor(views.boxes).to(device, non_blocking=True).T[:, :, None]
@@ -108,42 +62,28 @@ def augment(pixels: torch.Tensor, views: Views, crop: int) -> torch.Tensor:
 
 
 def test_views(pixels: torch.Tensor, crop: int, kind: Literal["centre", "ten"]) -> list[torch.Tensor]:
-    """The central square; or those in the corners and it, of the images and of their mirror images; in [0, 1].
-
-    Examples
-    --------
-    >>> [view.shape for view in test_views(torch.zeros(2, 3, 8, 8, dtype=torch.uint8), 6, "centre")]
-    [torch.Size([2, 3, 6, 6])]
-    """
-    choice("test_crops", kind, ("centre", "ten"))
-    size = pixels.shape[-1]
-    _check_crop(crop, size)
-    middle, far, layout = round((size - crop) / 2), size - crop, memory_format(pixels.device)
-    corners = [(0, 0), (0, far), (far, 0), (far, far), (middle, middle)]
-    images, corners = ([pixels, pixels.flip(-1)], corners) if kind == "ten" else ([pixels], corners[-1:])
-    return [
-        (image[..., top : top + crop, left : left + crop] / 255).contiguous(memory_format=layout)
-        for image in images
-        for top, left in corners
-    ]
+    """The central square; or the corners and the centre, of the images and of their mirror images; in [0, 1]."""
+    views = ten_crop(pixels, [crop]) if kind == "ten" else [center_crop(pixels, [crop])]
+    return [(view / 255).contiguous(memory_format=memory_format(pixels.device)) for view in views]
 
 
 def _sides(n: int, size: int, random: np.random.Generator) -> np.ndarray:
-    """Width and height of RandomResizedCrop: of the first try that fits; otherwise the whole (square) image."""
+    """Width and height of RandomResizedCrop: the first try that fits, otherwise the whole (square) image."""
     area = size**2 * random.uniform(*SCALE, (n, TRIES))
     ratio = np.exp(random.uniform(math.log(RATIO[0]), math.log(RATIO[1]), (n, TRIES)))
     tries = np.round(np.sqrt(np.stack([area * ratio, area / ratio], axis=-1)))
     fits = ((tries > 0) & (tries <= size)).all(axis=-1)
     tries[~fits] = size
-    return tries[np.arange(n), fits.argmax(axis=1)]  # the first that fits; the whole, if none does
+    return tries[np.arange(n), fits.argmax(axis=1)]
 
 
 def _stretched(
     images: torch.Tensor, axis: int, start: torch.Tensor, length: torch.Tensor, at: torch.Tensor
 ) -> torch.Tensor:
-    """Along one axis, `length` pixels from `start` on are read at the places `at` of as many as `at` is long.
+    """Stretch `length` pixels from `start` on, along one axis, to the number of places in `at`, and read those.
 
-    Sums and products one by one: fused ones round differently at the end of a vector, and slices would not agree.
+    Sums and products are computed one by one: fused ones round differently at the end of a vector, and parts of a
+    batch would not agree with the whole.
     """
     count = at.shape[1]
     place = ((at + 0.5) * (length / count) - 0.5).clamp(min=0).minimum(length - 1)
@@ -159,9 +99,3 @@ def _stretched(
 
     low, high = read(before), read(after)
     return low + (high - low) * share.reshape(shape)
-
-
-def _check_crop(crop: int, size: int) -> None:
-    if crop > size:
-        rule = f"must be at most the size that images are stored at ({size})"
-        raise InvalidInput("crop", rule, crop, "Choose a smaller crop or a larger resize.")

@@ -1,4 +1,4 @@
-"""Which samples a step sees: pure functions of (seed, step), so that a resumed run needs no state to continue."""
+"""The samples of a step: pure functions of (seed, step), so that a resumed run needs no state."""
 
 from __future__ import annotations
 
@@ -6,23 +6,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from adaptive_ot._validation import whole_number
 from adaptive_ot.errors import InvalidInput
 
-# One source of randomness each.
+# Streams of random numbers.
 SAMPLES_OF_CLASS, EXTRA_CLASSES, SAMPLES, SELECTION = range(4)
 
 
 def balanced_batch(labels: np.ndarray, classes: int, size: int, seed: int, step: int) -> np.ndarray:
     """Indices of `size` samples, equally many of every class.
 
-    What is left of `size` goes to classes chosen at random. Each class walks through permutations of its samples, so
-    that none comes again before (nearly) all have come, and a batch holds none twice unless the class is too small.
-
-    Parameters
-    ----------
-    labels
-        The class of every sample, from 0 to `classes` - 1; each must occur.
+    The remainder of `size` goes to classes chosen at random. Each class cycles through permutations of its samples, so
+    that none is repeated before (nearly) all have been used, and a batch holds none twice unless the class is too
+    small. `labels` are the classes of all samples, from 0 to `classes` - 1; each must occur.
 
     Examples
     --------
@@ -30,12 +25,11 @@ def balanced_batch(labels: np.ndarray, classes: int, size: int, seed: int, step:
     >>> labels[balanced_batch(labels, classes=3, size=6, seed=0, step=5)]
     array([0, 1, 2, 0, 1, 2])
     """
-    _check(size, seed, step)
     members = _members(np.asarray(labels, np.int32).tobytes(), classes)
-    rounds = -(-size // classes)  # every class has this many samples ready, whether they are wanted or not
+    rounds = -(-size // classes)  # samples that every class has ready, used or not
     ready = np.array(
         [
-            samples[_walk(len(samples), rounds, step, (seed, SAMPLES_OF_CLASS, label))]
+            samples[_cycle(len(samples), rounds, step, (seed, SAMPLES_OF_CLASS, label))]
             for label, samples in enumerate(members)
         ]
     )
@@ -48,20 +42,12 @@ def balanced_batch(labels: np.ndarray, classes: int, size: int, seed: int, step:
 
 
 def random_batch(count: int, size: int, seed: int, step: int) -> np.ndarray:
-    """Indices of `size` out of `count` samples: a permutation batch by batch, then another; what is left is dropped.
-
-    Examples
-    --------
-    >>> epoch = [random_batch(count=7, size=3, seed=0, step=step) for step in (0, 1)]
-    >>> len(set(np.concatenate(epoch)))
-    6
-    """
-    _check(size, seed, step)
-    return _walk(whole_number("count", count, minimum=1), size, step, (seed, SAMPLES)).astype(np.int64)
+    """Indices of `size` out of `count` samples: a permutation batch by batch, then another; the rest is dropped."""
+    return _cycle(count, size, step, (seed, SAMPLES)).astype(np.int64)
 
 
 def balanced_selection(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """Indices of at most `size` samples, ascending, none twice: as equally many of every class as there are.
+    """Indices of at most `size` different samples, ascending, with classes as equal in number as possible.
 
     Examples
     --------
@@ -69,17 +55,16 @@ def balanced_selection(labels: np.ndarray, size: int, seed: int) -> np.ndarray:
     >>> labels[balanced_selection(labels, size=5, seed=0)]
     array([0, 0, 1, 2, 2])
     """
-    _check(size, seed, 0)
     order = _permutation(len(labels), seed, SELECTION)
     by_class = np.argsort(labels[order], kind="stable")
     ascending = labels[order][by_class]
-    turn = np.empty(len(labels), np.int64)  # of every sample within its class
+    turn = np.empty(len(labels), np.int64)  # rank of every sample within its class
     turn[by_class] = np.arange(len(labels)) - np.searchsorted(ascending, ascending)
     return np.sort(order[np.argsort(turn, kind="stable")[:size]])
 
 
-def _walk(count: int, size: int, step: int, key: tuple[int, ...]) -> np.ndarray:
-    """Batch number `step` of an endless walk through permutations of `count` things."""
+def _cycle(count: int, size: int, step: int, key: tuple[int, ...]) -> np.ndarray:
+    """Batch number `step` of an endless sequence of permutations of `count` indices."""
     if size <= count:
         epoch, at = divmod(step, count // size)
         return _permutation(count, *key, epoch)[at * size : (at + 1) * size]
@@ -98,7 +83,7 @@ def _permutation(count: int, *key: int) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def _members(labels: bytes, classes: int) -> list[np.ndarray]:
-    """The samples of every class; found once and kept under the labels themselves."""
+    """The samples of every class, cached by the labels themselves."""
     known = np.frombuffer(labels, np.int32)
     members = [np.flatnonzero(known == label) for label in range(classes)]
     missing = [label for label, samples in enumerate(members) if not len(samples)]
@@ -110,9 +95,3 @@ def _members(labels: bytes, classes: int) -> list[np.ndarray]:
 
 def _generator(*key: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(key))
-
-
-def _check(size: int, seed: int, step: int) -> None:
-    whole_number("size", size, minimum=1)
-    whole_number("seed", seed, minimum=0)
-    whole_number("step", step, minimum=0)

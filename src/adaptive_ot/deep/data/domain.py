@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from adaptive_ot.deep.data.layouts import ByClass, entries, folders, read_archiv
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import check_input, open_archive, trouble
 
-# Datasets that people know by name, and their domains.
+# Published datasets and their domains.
 PUBLISHED = {
     "office31": ("amazon", "dslr", "webcam"),
     "office-home": ("Art", "Clipart", "Product", "Real World"),
@@ -35,6 +36,24 @@ class Domain(NamedTuple):
     labels: np.ndarray  # int64 (n,), places in `classes`
 
 
+def digest(domain: Domain) -> str:
+    """A digest of the classes, the labels, and the names of files or the pixels of arrays.
+
+    Examples
+    --------
+    >>> domain = Domain("grey", ("only",), np.full((2, 4, 4), 9, np.uint8), np.array([0, 0]))
+    >>> digest(domain) == digest(domain._replace(classes=("other",)))
+    False
+    """
+    found = hashlib.sha256("\0".join(domain.classes).encode("utf-8", "surrogateescape"))
+    found.update(np.ascontiguousarray(domain.labels, np.int64).tobytes())
+    if isinstance(domain.images, np.ndarray):
+        found.update(np.ascontiguousarray(domain.images).tobytes())
+    else:
+        found.update("\0".join(image.name for image in domain.images).encode("utf-8", "surrogateescape"))
+    return found.hexdigest()[:16]
+
+
 def read_domains(
     dataset: str, root: Path, source: str, target: str, target_classes: tuple[str, ...] = ()
 ) -> tuple[Domain, Domain]:
@@ -49,18 +68,7 @@ def read_domains(
         ``"lists"``: they are text files of lines ``path label``, relative to `root`.
         ``"digits"``: `root` is an .npz file with the arrays <domain>_train_x and <domain>_train_y.
     target_classes
-        The only classes that the target keeps; all, if none are named.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = Path(folder) / "small.npz"
-    ...     np.savez(path, a_train_x=np.zeros((2, 8, 8), "u1"), a_train_y=[3, 1], b_train_x=np.zeros((1, 8, 8), "u1"),
-    ...              b_train_y=[3])
-    ...     source, target = read_domains("digits", path, "a", "b")
-    >>> source.classes, source.labels, target.labels
-    (('1', '3'), array([1, 0]), array([1]))
+        The classes that the target keeps; empty for all.
     """
     choice("dataset", dataset, DATASETS)
     root = Path(root)
@@ -69,9 +77,8 @@ def read_domains(
     if not os.path.isdir(root):  # which never raises
         raise InvalidInput("root", "must be a directory", f"'{root}'", "Name the one that holds the domains.")
     root = root.absolute()
-    read = _reader(dataset)
-    source_name, source_images = read(root, "source", source)
-    target_name, target_images = read(root, "target", target)
+    source_name, source_images = _read(dataset, root, "source", source)
+    target_name, target_images = _read(dataset, root, "target", target)
     empty = [label for label, images in source_images.items() if not images]
     if empty or not source_images:
         given = f"none of {_listed(empty)}" if empty else "none"
@@ -82,40 +89,31 @@ def read_domains(
     return _domain(source_name, classes, source_images, classes), _domain(target_name, classes, target_images, kept)
 
 
-def _reader(dataset: str) -> Callable[[Path, str, str], tuple[str, ByClass]]:
-    """Reads the named domain below the root, in the role of source or target."""
-
-    def folder(root: Path, role: str, name: str) -> tuple[str, ByClass]:
+def _read(dataset: str, root: Path, role: str, name: str) -> tuple[str, ByClass]:
+    """The name and the images of a domain below the root, in the role of source or target."""
+    if dataset == "folders":
         _check_there(root, role, name, "folder", os.path.isdir)
         return name, read_folders(root, root / name)
-
-    def list_file(root: Path, role: str, name: str) -> tuple[str, ByClass]:
+    if dataset == "lists":
         _check_there(root, role, name, "text file", os.path.isfile)
         return name, read_list(root, root / name)
-
-    def published(root: Path, role: str, name: str) -> tuple[str, ByClass]:
-        domains = {_spelling(each): each for each in PUBLISHED[dataset]}
-        known = domains.get(_spelling(name))
-        if known is None:
-            rule = f"must be a domain of {dataset}: {', '.join(domains.values())}"
-            remedy = f"{nearest(name, domains.values())}Choose one of them."
-            raise InvalidInput(role, rule, repr(name), remedy)
-        archives = [Path(each.path) for each in entries(root, root) if each.name.endswith(".tar")]
-        found = [*folders(root, root), *archives]
-        at = [each for each in found if _spelling(each.name.removesuffix(".tar")) == _spelling(known)]
-        if len(at) != 1:
-            rule = f"must be there once below the root '{root}'"
-            given = (
-                f"{_listed([each.name for each in at])} for '{known}' among {_listed([each.name for each in found])}"
-            )
-            raise InvalidInput(role, rule, given, "Remove one of them." if at else "Check the root.")
-        return known, read_archive(root, at[0]) if at[0].suffix == ".tar" else read_folders(root, at[0])
-
-    return {"folders": folder, "lists": list_file}.get(dataset, published)
+    domains = {_spelling(each): each for each in PUBLISHED[dataset]}
+    known = domains.get(_spelling(name))
+    if known is None:
+        rule = f"must be a domain of {dataset}: {', '.join(domains.values())}"
+        raise InvalidInput(role, rule, repr(name), f"{nearest(name, domains.values())}Choose one of them.")
+    archives = [Path(each.path) for each in entries(root, root) if each.name.endswith(".tar")]
+    found = [*folders(root, root), *archives]
+    at = [each for each in found if _spelling(each.name.removesuffix(".tar")) == _spelling(known)]
+    if len(at) != 1:
+        matching, others = (_listed([each.name for each in paths]) for paths in (at, found))
+        rule, given = f"must be there once below the root '{root}'", f"{matching} for '{known}' among {others}"
+        raise InvalidInput(role, rule, given, "Remove one of them." if at else "Check the root.")
+    return known, read_archive(root, at[0]) if at[0].suffix == ".tar" else read_folders(root, at[0])
 
 
 def _check_there(root: Path, role: str, name: str, what: str, is_one: Callable[[str], bool]) -> None:
-    """The name is that of a folder or a file below the root (the checks of os.path never raise)."""
+    """Refuse a name that is not a folder or file below the root (the tests of os.path never raise)."""
     if not is_one(os.path.join(root, name)):
         with trouble("root", "must be a directory that can be read"):
             found = [each for each in sorted(os.listdir(root)) if each[0] != "." and is_one(os.path.join(root, each))]
@@ -128,7 +126,7 @@ def _spelling(name: str) -> str:
 
 
 def _kept(target: str, classes: Sequence[str], held: list[str], wanted: tuple[str, ...]) -> list[str]:
-    """The classes that the target has, or keeps."""
+    """The classes of the target, or those of them to keep."""
     unknown = [label for label in wanted if label not in classes]
     if unknown:
         rule = f"must be classes of the source: {_listed(classes)}"
@@ -183,7 +181,7 @@ def _digit_arrays(name: str, arrays: np.lib.npyio.NpzFile, role: str, domain: st
 
 
 def _ordered(classes: Sequence[str] | map[str] | ByClass) -> tuple[str, ...]:
-    """Sorted; by value where all are numbers, so that the labels of a list keep their meaning."""
+    """Sorted, by value if all are numbers, so that labels of lists keep their meaning."""
     classes = list(classes)
     numeric = all(re.fullmatch(r"-?\d{1,18}", label, re.ASCII) for label in classes)
     return tuple(sorted(classes, key=(lambda label: (int(label), label)) if numeric else None))

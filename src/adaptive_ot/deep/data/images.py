@@ -1,4 +1,4 @@
-"""One image, from bytes that nobody vouches for to pixels."""
+"""Pixels of one image from untrusted bytes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from PIL import Image, UnidentifiedImageError, WebPImagePlugin  # noqa: F401
 
 from adaptive_ot.errors import DataError
 
-Image.preinit()  # the formats below, but for WebP above; otherwise threads would all import them at once
+Image.preinit()  # imports these formats except WebP, before several threads would
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP", "PPM")
 
-# What is taken for an image by its name. Some are refused by their content, with a reason, rather than overlooked.
+# Names that are taken for images. Some formats are refused when they are read, rather than overlooked.
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm", ".gif", ".tif", ".tiff")
 
 LARGEST_FILE = 128 * 2**20
@@ -38,12 +38,7 @@ class ImageFile(NamedTuple):
 def read_image(image: ImageFile | np.ndarray, size: int) -> np.ndarray:
     """Pixels as RGB bytes (size, size, 3), stretched bilinearly with antialiasing, as torchvision resizes PIL images.
 
-    Decoders warn about bytes that they can live with; wrap many calls in `quietly`.
-
-    Examples
-    --------
-    >>> read_image(np.full((2, 2), 7, np.uint8), 3)[0, 0]
-    array([7, 7, 7], dtype=uint8)
+    Decoders warn about harmless faults; wrap calls in `quietly`.
     """
     if isinstance(image, np.ndarray):
         return _pixels(Image.fromarray(image), size)
@@ -53,14 +48,14 @@ def read_image(image: ImageFile | np.ndarray, size: int) -> np.ndarray:
 
 
 def check_image(image: ImageFile) -> None:
-    """The file is there and begins like an image of a reasonable size; its pixels are not looked at."""
+    """Raise unless the file exists and has the header of an image of reasonable size."""
     with _opened(image):
         pass
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """No warnings inside, in any thread: which is why it is not a part of `read_image`."""
+    """Ignore warnings, in all threads: so `read_image`, which runs in threads, does not do it itself."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
@@ -68,7 +63,7 @@ def quietly() -> Iterator[None]:
 
 @contextmanager
 def _opened(image: ImageFile) -> Iterator[Image.Image]:
-    """The picture with its header read and judged. Whatever goes wrong inside is a DataError: decoders raise all."""
+    """The picture with its header checked. Every error inside becomes a DataError, since decoders may raise any."""
     try:
         with _bytes(image) as file, Image.open(file, formats=FORMATS) as picture:
             pixels = picture.width * picture.height
@@ -77,7 +72,7 @@ def _opened(image: ImageFile) -> Iterator[Image.Image]:
             yield picture
     except UnidentifiedImageError:
         raise DataError(image.name, f"it is not a valid image of the kinds {', '.join(FORMATS)}") from None
-    except Image.DecompressionBombError as error:  # beyond a limit of Pillow's own, which is higher
+    except Image.DecompressionBombError as error:  # beyond Pillow's own, higher limit
         raise DataError(image.name, _too_many(int(re.findall(r"\d+", str(error))[0]))) from None
     except OSError as error:
         raise DataError(image.name, error.strerror or str(error) or "it cannot be read") from None
@@ -107,7 +102,7 @@ def _bytes(image: ImageFile) -> BinaryIO:
 def _pixels(picture: Image.Image, size: int) -> np.ndarray:
     if picture.mode == "F":
         raise ValueError("its pixels are floating-point numbers, not colours")
-    if picture.mode.startswith("I"):  # 16 bits, of which Pillow would cut off the upper half
+    if picture.mode.startswith("I"):  # 16 bits, of which Pillow would drop the upper half
         bright = np.asarray(picture).astype(np.int64) >> 8
         picture = Image.fromarray(np.clip(bright, 0, 255).astype(np.uint8))
     return np.asarray(picture.convert("RGB").resize((size, size), Image.Resampling.BILINEAR))

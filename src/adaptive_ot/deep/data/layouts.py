@@ -1,7 +1,7 @@
-"""How datasets lie on disk: a folder for every class, the same inside a tar archive, or a list of paths and labels.
+"""Layouts of datasets on disk: a folder for every class, the same in a tar archive, or a list of paths and labels.
 
-Each reader returns the images of every class, in an order that depends on names only. Nothing outside the root of the
-dataset is read, whatever links and lists say.
+Each reader returns the images of every class, in an order that depends on names only. Links and lists that lead out of
+the root of the dataset are refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ByClass = dict[str, list[ImageFile]]
 
 
 def inside(root: Path, path: Path, name: str) -> Path:
-    """`path` with its links resolved, refused if that leads out of `root`."""
+    """`path` with its links resolved; refused if it leads out of `root`."""
     real = Path(os.path.realpath(path))
     if not real.is_relative_to(os.path.realpath(root)):
         remedy = "Copy what it leads to, or choose a root that holds it too."
@@ -28,7 +28,7 @@ def inside(root: Path, path: Path, name: str) -> Path:
 
 
 def entries(root: Path, folder: Path) -> list[os.DirEntry[str]]:
-    """What a folder holds, sorted, without hidden things."""
+    """The visible entries of a folder, sorted."""
     with trouble(f"folder '{folder}'", "must be a directory that can be read"), os.scandir(folder) as found:
         visible = sorted((each for each in found if not each.name.startswith(".")), key=lambda each: each.name)
     for each in visible:
@@ -52,14 +52,14 @@ def read_folders(root: Path, folder: Path) -> ByClass:
 
 
 def read_archive(root: Path, archive: Path) -> ByClass:
-    """The images <class>/<name> of a tar archive, under any folders; they are read from where they lie inside it."""
+    """The images <class>/<name> of a tar archive, below any folders; nothing is unpacked."""
     name = f"archive '{archive}'"
     path = inside(root, archive, name)
     found: dict[str, list[ImageFile]] = defaultdict(list)
     end = 0
     with trouble(name, "must be a valid tar archive"), tarfile.open(path, "r:") as members:
         for member in members:
-            if member.offset_data < end:  # would read in circles
+            if member.offset_data < end:  # would be read in circles
                 raise ValueError(f"'{member.name}' lies before the end of the one before it")
             end = member.offset_data + member.size
             if member.isdir():
@@ -72,16 +72,16 @@ def read_archive(root: Path, archive: Path) -> ByClass:
 
 
 def read_list(root: Path, file: Path) -> ByClass:
-    """The images that the lines ``path label`` of a text file name, relative to the root or to the file itself."""
+    """The images in the lines ``path label`` of a text file, relative to the root or to the file."""
     name = f"list '{file}'"
     found: dict[str, list[ImageFile]] = defaultdict(list)
     with trouble(name, "must be a text file of paths and labels"):
         for number, line in enumerate(inside(root, file, name).read_text("utf-8-sig").splitlines(), 1):
-            words = line.strip().rsplit(maxsplit=1)  # a path may have spaces
-            if len(words) == 1:
+            parts = line.strip().rsplit(maxsplit=1)  # a path may have spaces
+            if len(parts) == 1:
                 raise InvalidInput(name, "must hold lines 'path label'", f"{line!r} in line {number}", "Complete it.")
-            if words:
-                path, label = words
+            if parts:
+                path, label = parts
                 place = next((folder / path for folder in (root, file.parent) if (folder / path).exists()), root / path)
                 found[label].append(ImageFile(path, str(inside(root, place, f"line {number} of {name}"))))
     return {label: sorted(images) for label, images in found.items()}

@@ -1,180 +1,146 @@
 """Decoded images of a domain, batch by batch on a device: all kept there, or streamed through worker processes.
 
-Both give the same pixels. They differ in what ``on_bad_image="skip"`` can mean: images that are kept have all been
-decoded, so bad ones are left out from the start; of a stream only the headers have been read, so an image that turns
-out to be bad later is replaced by the next good one (in the order of the domain, round and round), always the same, and
-added to `bad` when that happens. Where labels may be used, that is the next one of its class.
+Both give the same pixels, but treat bad images differently with ``on_bad_image="skip"``. Kept images have all been
+decoded, so bad ones are left out from the start. Of a stream only the headers have been read: an image that turns out
+to be bad later is replaced by the next good one in the order of the domain, cyclically and always the same one, and
+added to `bad`. Where labels may be used, it is the next one of the same class.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from adaptive_ot._validation import choice, whole_number
+from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.domain import Domain
-from adaptive_ot.deep.data.images import check_image, quietly, read_image
+from adaptive_ot.deep.data.images import ImageFile, check_image, quietly, read_image
 from adaptive_ot.deep.distributed import of_all_processes
 from adaptive_ot.errors import DataError, InvalidInput
 
-# A store on the device takes at most this, and at most a quarter of what is free.
+# Largest store on the device in bytes; it also takes at most a quarter of the free memory.
 LARGEST_STORE = 8 * 2**30
 
-Progress = Callable[[int, int], object]
 
+class Store:
+    """The usable images of a domain, stretched to `resize` x `resize` RGB pixels.
 
-class Store(ABC):
-    """The images of a domain that can be used.
+    The ``storage`` "device" decodes all images now and keeps them; "stream" decodes them on demand, ahead of time in
+    worker processes; "auto" keeps them if they take at most 8 GiB and a quarter of the free memory. Bad images raise
+    the error of the first one in the order of the domain, or are skipped.
 
-    Attributes
+    Parameters
     ----------
     listed
         The domain with all its images.
-    domain
-        The domain without the images that were left out; indices count in it.
+    report
+        Called with a line on the progress now and then.
+    labelled
+        Whether labels may be used, to replace a bad image by one of its class.
+
+    Attributes
+    ----------
+    domain, labels
+        The domain without the images that were left out, and the classes of its images; indices count in it.
+    pixels
+        All images on the device, if they are kept.
+    bad
+        Names of the images that could not be used so far, each with the reason.
     """
 
-    def __init__(self, listed: Domain, domain: Domain, bad: list[DataError], size: int, device: torch.device) -> None:
-        self.listed, self.domain, self.size, self.device = listed, domain, size, device
-        self._bad = {error.path: error.reason for error in bad}
+    def __init__(
+        self,
+        listed: Domain,
+        config: Config,
+        device: torch.device,
+        report: Callable[[str], None],
+        *,
+        labelled: bool = False,
+    ) -> None:
+        self.listed, self.config, self.device, self.labelled = listed, config, device, labelled
+        self.skip = config.on_bad_image == "skip"
+        self.bad: dict[str, str] = {}
+        shape = len(listed.labels), 3, config.resize, config.resize
+        fits = config.storage == "auto" and math.prod(shape) <= min(LARGEST_STORE, _free(device) // 4)
+        pixels = np.empty(shape, np.uint8) if fits or config.storage == "device" else None
+        with quietly():
+            good = self._usable_indices(pixels, report)
+        if not good:
+            given = f"{len(self.bad)} that cannot be used" if self.bad else "none"
+            raise InvalidInput(f"domain '{listed.name}'", "must hold images", given, "Check the data root.")
+        images, self.labels = listed.images, listed.labels[good]
+        chosen = images[good] if isinstance(images, np.ndarray) else [images[at] for at in good]
+        self.domain = listed._replace(images=chosen, labels=self.labels)
+        self.pixels = None if pixels is None else torch.from_numpy(pixels[: len(good)]).to(device)
 
-    @property
-    def labels(self) -> np.ndarray:
-        """The class of every image (int64)."""
-        return self.domain.labels
-
-    @property
-    def bad(self) -> list[tuple[str, str]]:
-        """Names of images that could not be used so far, and why."""
-        return list(self._bad.items())
-
-    @property
-    def usable(self) -> np.ndarray:
-        """Which images have not turned out to be bad so far."""
-        images = self.domain.images
-        if isinstance(images, np.ndarray):
-            return np.ones(len(self), np.bool_)
-        return np.array([image.name not in self._bad for image in images])
-
-    def agree(self) -> None:
-        """Let every process know the bad images that any of them has met; all must call it."""
-        self._bad.update(of_all_processes(self.bad))
+    def _usable_indices(self, pixels: np.ndarray | None, report: Callable[[str], None]) -> list[int]:
+        """Decode all images into `pixels`, or read their headers; in threads, since Pillow releases the lock."""
+        good: list[int] = []
+        examine = _header_error if pixels is None else partial(_decoded, size=self.config.resize)
+        pool = ThreadPoolExecutor(os.cpu_count())
+        try:
+            for done, found in enumerate(pool.map(examine, self.listed.images), 1):
+                if not isinstance(found, DataError):
+                    if pixels is not None:
+                        pixels[len(good)] = found
+                    good.append(done - 1)
+                elif self.skip:
+                    self.bad[found.path] = found.reason
+                else:
+                    raise found
+                if done % 100 == 0:
+                    report(f"images of {self.listed.name}: {done} of {len(self.listed.images)}")
+        finally:
+            pool.shutdown(cancel_futures=True)  # do not wait for the rest after an error or Ctrl-C
+        return good
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    @abstractmethod
+    @property
+    def usable(self) -> np.ndarray:
+        """Mask of the images that have not turned out to be bad so far."""
+        images = self.domain.images
+        if isinstance(images, np.ndarray):
+            return np.ones(len(self), np.bool_)
+        return np.array([image.name not in self.bad for image in images])
+
+    def agree(self) -> None:
+        """Share the bad images that any process has met; all processes must call it."""
+        self.bad.update(of_all_processes(list(self.bad.items())))
+
     def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
         """The images of each batch of indices, in order: bytes (b, 3, size, size) on the device."""
-
-
-def open_store(
-    domain: Domain,
-    *,
-    resize: int,
-    device: torch.device,
-    storage: Literal["auto", "device", "stream"] = "auto",
-    workers: int = 4,
-    on_bad_image: Literal["error", "skip"] = "error",
-    labelled: bool = True,
-    progress: Progress | None = None,
-) -> Store:
-    """Make the images of a domain available, stretched to `resize` x `resize` RGB pixels.
-
-    Parameters
-    ----------
-    storage
-        ``"device"`` decodes all now and keeps them; ``"stream"`` decodes those that are asked for, in `workers`
-        processes ahead of time (0: here, when they are); ``"auto"`` keeps them if they take at most 8 GiB and a quarter
-        of the free memory.
-    on_bad_image
-        ``"error"`` raises the DataError of the first one in the order of the domain; ``"skip"`` leaves them out.
-    labelled
-        Whether labels may be used, to replace a bad image by one of its class.
-    progress
-        Called with the number of images that have been looked at, and of all.
-
-    Examples
-    --------
-    >>> domain = Domain("grey", ("only",), np.full((2, 4, 4), 9, np.uint8), np.array([0, 0]))
-    >>> store = open_store(domain, resize=8, device=torch.device("cpu"))
-    >>> [batch.shape for batch in store.batches([np.array([1, 0, 1])])]
-    [torch.Size([3, 3, 8, 8])]
-    """
-    whole_number("resize", resize, minimum=1)
-    whole_number("workers", workers, minimum=0)
-    choice("storage", storage, ("auto", "device", "stream"))
-    choice("on_bad_image", on_bad_image, ("error", "skip"))
-    if storage == "auto":
-        storage = "device" if len(domain.labels) * 3 * resize**2 <= min(LARGEST_STORE, _free(device) // 4) else "stream"
-    skip = on_bad_image == "skip"
-    with quietly():
-        if storage == "device":
-            store: Store = _KeptStore(domain, resize, device, skip, progress)
-        else:
-            store = _StreamedStore(domain, resize, device, skip, progress, workers, labelled)
-    if not len(store):
-        given = f"{len(store.bad)} that cannot be used" if store.bad else "none"
-        raise InvalidInput(f"domain '{domain.name}'", "must hold images", given, "Check the data root.")
-    return store
-
-
-class _KeptStore(Store):
-    """All images, decoded, on the device."""
-
-    def __init__(self, domain: Domain, size: int, device: torch.device, skip: bool, progress: Progress | None) -> None:
-        pixels = np.empty((len(domain.labels), 3, size, size), np.uint8)
-        work = partial(_decoded, size=size)
-        super().__init__(domain, *_usable(domain, work, pixels.__setitem__, skip, progress), size, device)
-        self.pixels = torch.from_numpy(pixels[: len(self)]).to(device)
-
-    def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
+        if self.pixels is None:
+            yield from self._streamed(indices)
+            return
         for batch in indices:
             where = torch.as_tensor(np.asarray(batch, np.int64)).to(self.device, non_blocking=True)
             yield self.pixels.index_select(0, where)
 
-
-class _StreamedStore(Store):
-    """Images decoded when they are asked for, ahead of time by worker processes."""
-
-    def __init__(
-        self,
-        domain: Domain,
-        size: int,
-        device: torch.device,
-        skip: bool,
-        progress: Progress | None,
-        workers: int,
-        labelled: bool,
-    ) -> None:
-        super().__init__(domain, *_usable(domain, _checked, lambda place, _: None, skip, progress), size, device)
-        self.skip, self.labelled = skip, labelled
-        self.workers = min(workers, os.cpu_count() or 1)  # more of them only get in each other's way
-
-    def batches(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
+    def _streamed(self, indices: Iterable[np.ndarray]) -> Iterator[torch.Tensor]:
         loader = DataLoader(
-            _Batches(self.domain, self.size, self.skip, self.labelled),
+            _Batches(self.domain, self.config.resize, self.skip, self.labelled),
             batch_size=None,  # the sampler gives whole batches, and so does the dataset
             sampler=indices,
-            num_workers=self.workers,
-            generator=torch.Generator(),  # or it would draw from the global one, and change what a training run draws
+            num_workers=min(self.config.workers, os.cpu_count() or 1),  # more would only compete
+            generator=torch.Generator(),  # the global one is left to the training
             pin_memory=self.device.type == "cuda",
             worker_init_fn=_leave_signals_to_the_parent,
         )
-        with quietly():  # some versions of Python mind processes that start beside threads
+        with quietly():  # some versions of Python warn of processes started beside threads
             decoded = iter(loader)
         for pixels, failures in decoded:
-            self._bad.update(failures)
+            self.bad.update(failures)
             if pixels is None:
                 path, reason = failures[-1]
                 raise DataError(path, f"{reason}, and no other image in its place can" if self.skip else reason)
@@ -182,7 +148,7 @@ class _StreamedStore(Store):
 
 
 class _Batches(Dataset[Any]):
-    """What a worker does: batches of pixels, and what went wrong. That is returned: torch rewrites what is raised."""
+    """Batches of pixels and failures, computed by a worker. Failures are returned: torch rewrites what is raised."""
 
     def __init__(self, domain: Domain, size: int, skip: bool, labelled: bool) -> None:
         self.domain, self.size, self.skip, self.labelled = domain, size, skip, labelled
@@ -203,7 +169,7 @@ class _Batches(Dataset[Any]):
         return torch.from_numpy(np.stack(pixels)), failures
 
     def _candidates(self, index: int) -> Iterator[int]:
-        """The image itself, then those that may replace it."""
+        """The image itself, then its possible replacements."""
         yield index
         if self.skip:
             labels = self.domain.labels
@@ -211,35 +177,29 @@ class _Batches(Dataset[Any]):
             yield from np.roll(others, -np.searchsorted(others, index))[1:].tolist()
 
 
-def _usable(
-    domain: Domain,
-    work: Callable[[Any], Any],
-    keep: Callable[[int, Any], object],
-    skip: bool,
-    progress: Progress | None,
-) -> tuple[Domain, list[DataError]]:
-    """What is left of the domain after `work` on every image, and the errors; `keep` gets the good results in order.
+class DecodedPart(NamedTuple):
+    """Some images: how many are done by now, the indices of the usable ones, their pixels, and errors of the others."""
 
-    Pillow decodes outside the lock of the interpreter, so threads are enough.
-    """
-    good, bad = [], []
-    pool = ThreadPoolExecutor(os.cpu_count())
-    try:
-        for at, result in enumerate(pool.map(work, domain.images)):
-            if not isinstance(result, DataError):
-                keep(len(good), result)
-                good.append(at)
-            elif skip:
-                bad.append(result)
-            else:
-                raise result
-            if progress is not None:
-                progress(at + 1, len(domain.images))
-    finally:
-        pool.shutdown(cancel_futures=True)  # after an error or Ctrl-C nobody waits for the rest
-    images = domain.images
-    chosen = images[good] if isinstance(images, np.ndarray) else [images[at] for at in good]
-    return domain._replace(images=chosen, labels=domain.labels[good]), bad
+    done: int
+    indices: list[int]
+    pixels: torch.Tensor
+    errors: list[DataError]
+
+
+def decoded_parts(
+    images: Sequence[ImageFile] | np.ndarray, size: int, device: torch.device, count: int, *, skip: bool
+) -> Iterator[DecodedPart]:
+    """Decode images in order, at most `count` at once. The first bad one raises its error unless they are skipped."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(images), count):
+            with quietly():
+                found = list(pool.map(partial(_decoded, size=size), images[start : start + count]))
+            errors = [each for each in found if isinstance(each, DataError)]
+            if errors and not skip:
+                raise errors[0]
+            good = {start + at: each for at, each in enumerate(found) if isinstance(each, np.ndarray)}
+            pixels = torch.from_numpy(np.array([*good.values()], np.uint8).reshape(-1, 3, size, size)).to(device)
+            yield DecodedPart(start + len(found), [*good], pixels, errors)
 
 
 def _decoded(image: Any, size: int) -> np.ndarray | DataError:
@@ -249,7 +209,7 @@ def _decoded(image: Any, size: int) -> np.ndarray | DataError:
         return error
 
 
-def _checked(image: Any) -> DataError | None:
+def _header_error(image: Any) -> DataError | None:
     try:
         if not isinstance(image, np.ndarray):
             check_image(image)
@@ -259,7 +219,7 @@ def _checked(image: Any) -> DataError | None:
 
 
 def _free(device: torch.device) -> int:
-    """Bytes of memory that are free; all there is, where the system does not say."""
+    """Bytes of free memory; all memory, where the system does not report it."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     report = Path("/proc/meminfo")
@@ -272,6 +232,6 @@ def _free(device: torch.device) -> int:
 
 
 def _leave_signals_to_the_parent(worker: int) -> None:
-    """Ctrl-C reaches every process, but one report is enough; and a handler of the parent must not keep us alive."""
+    """Ctrl-C reaches every process, but one report is enough; SIGTERM ends workers, whatever the parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

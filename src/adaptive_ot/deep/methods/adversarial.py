@@ -1,14 +1,14 @@
-"""What adversarial methods share: a network that tells the domains apart, and features that train against it.
+"""Parts of adversarial methods: a network that tells the domains apart, and features trained against it.
 
 One optimiser serves both sides. The discriminator's loss goes backwards as it is through the discriminator, and with
 its sign reversed into the features: Ganin et al. 2016, "Domain-Adversarial Training of Neural Networks".
-The discriminator and its initialisation are those of thuml/CDAN (pytorch/network.py), from which most later work has
-its figures.
+The discriminator and its initialisation are those of thuml/CDAN (pytorch/network.py), on which most later results are
+based.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -30,7 +30,7 @@ class _Reversal(torch.autograd.Function):
 
 
 def reverse(tensor: torch.Tensor, strength: float) -> torch.Tensor:
-    """The tensor as it is, but its gradient comes back times -strength.
+    """The tensor itself, but with its gradient multiplied by -strength.
 
     >>> x = torch.ones(2, requires_grad=True)
     >>> reverse(x, 0.5).sum().backward()
@@ -52,17 +52,10 @@ class Discriminator(nn.Sequential):
 
 
 def xavier(layer: nn.Linear) -> nn.Linear:
-    """The layer, initialised as the official codes do it."""
+    """The layer, initialised as in the official codes."""
     nn.init.xavier_normal_(layer.weight)
     nn.init.zeros_(layer.bias)
     return layer
-
-
-class Verdict(NamedTuple):
-    """What a discriminator makes of a batch of either domain."""
-
-    loss: torch.Tensor
-    accuracy: torch.Tensor
 
 
 def tell_apart(
@@ -70,10 +63,10 @@ def tell_apart(
     source: torch.Tensor,
     target: torch.Tensor,
     weights: tuple[torch.Tensor, torch.Tensor] | None = None,
-) -> Verdict:
-    """The cross-entropy of source (1) against target (0); either domain counts for a half, however large its batch.
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The cross-entropy of source (1) against target (0), in which both domains count for a half; and the accuracy.
 
-    Weights are of the samples of either domain; where these are not equal, they should add up to one in each.
+    The weights of the samples of a domain, equal by default, add up to one.
     """
     logits = discriminator(torch.cat([source, target])).squeeze(1)
     of_source, of_target = logits.split([len(source), len(target)])
@@ -83,4 +76,4 @@ def tell_apart(
     else:
         loss = ((weights[0] * losses[0]).sum() + (weights[1] * losses[1]).sum()) / 2
     right = (of_source > 0).float().mean() + (of_target < 0).float().mean()
-    return Verdict(loss, right.detach() / 2)
+    return loss, right.detach() / 2

@@ -5,9 +5,9 @@ Chen, Zhao, Liu, Cai, "Adversarial-Learned Loss for Domain Adaptation", AAAI 202
 
 - The term that trains the discriminator alone goes through it a second time, with detached features and other dropout,
   where the official code freezes the network for a backward pass of its own.
-- The gradient of every tensor of the discriminator is at most 1 in norm: features that run from it can grow faster than
-  it learns, until it diverges.
-- Where no target sample is sure enough the corrected loss is 0; the official code divides 0 by 0.
+- The gradient of every tensor of the discriminator has norm at most 1: otherwise the features can grow faster than it
+  learns, until it diverges.
+- If no target sample is confident enough, the corrected loss is 0; the official code divides 0 by 0.
 - The ramp of the corrected loss ends with the run instead of after 10,000 iterations.
 """
 
@@ -31,13 +31,13 @@ class ALDA(Method):
         """Defaults of train.py; the digits have a threshold of 0.6 there."""
 
         trade_off: NotNegative = 1.0
-        threshold: Share = 0.9  # how sure a prediction must be to count as a label of the target
+        threshold: Share = 0.9  # least confidence of a prediction that counts as a label of the target
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
         self.discriminator = Discriminator(features, classes)
         for parameter in self.discriminator.parameters():
-            parameter.register_hook(_at_most_one)
+            parameter.register_hook(lambda gradient: gradient / gradient.norm().clamp_min(1.0))
 
     def alignment(self, pair: Pair) -> Alignment:
         strength, n = ramp(pair.progress), len(pair.source_logits)
@@ -48,7 +48,7 @@ class ALDA(Method):
         confidence, target_guess = probabilities.detach().max(1)
         sure = (confidence > self.settings.threshold).float()
 
-        # What the labels would be, given what was predicted: the columns of the predicted classes.
+        # Corrected labels: the columns of the predicted classes.
         source_corrected = _column(confusion[:n], pair.source_logits.argmax(1))
         target_corrected = _column(confusion[n:], target_guess)
         labels = functional.one_hot(pair.source_labels, self.classes).float()
@@ -67,9 +67,9 @@ class ALDA(Method):
 
 
 def confusion_matrices(scores: torch.Tensor) -> torch.Tensor:
-    """For every sample, entry (k, l): how likely its class is k if l was predicted.
+    """For every sample, entry (k, l) is the probability of class k if l was predicted.
 
-    A prediction l is right with the probability that the discriminator gives; all other classes are equally likely.
+    The discriminator gives the probability that the prediction l is right; all other classes are equally likely.
 
     >>> confusion_matrices(torch.zeros(1, 3))
     tensor([[[0.5000, 0.2500, 0.2500],
@@ -81,19 +81,15 @@ def confusion_matrices(scores: torch.Tensor) -> torch.Tensor:
     return same * right + (1.0 - same) * (1.0 - right) / (scores.shape[1] - 1)
 
 
-def _at_most_one(gradient: torch.Tensor) -> torch.Tensor:
-    return gradient / gradient.norm().clamp_min(1.0)
-
-
 def _column(matrices: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     return torch.take_along_dim(matrices, classes[:, None, None], dim=2).squeeze(2)
 
 
 def _cross_entropy(given: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-    """Of every sample, summed over classes that are each a question of yes or no.
+    """Binary cross-entropy of every sample, summed over the classes.
 
-    It ends where float32 cannot tell an answer from a sure one: nothing drives the features on from there. (In the
-    official code it ends for a sure yes at about the same place, and for a sure no at 1e-12.)
+    It is bounded where float32 cannot tell a probability from 0 or 1, so that nothing drives the features further. (The
+    official code has about the same bound for 1, and 1e-12 for 0.)
     """
     least = torch.finfo(given.dtype).eps
     yes, no = given.clamp_min(least).log(), (1.0 - given).clamp_min(least).log()

@@ -1,22 +1,35 @@
-"""AOT: adaptive optimal transport between the batches decides who is matched, and how much.
+"""AOT: adaptive optimal transport between the batches decides which samples are matched, and how much of them.
 
 "Partial Distribution Alignment via Adaptive Optimal Transport". The published cost is alpha |x - z|^2 - beta <p, q>
 with constants for every dataset (`published` in the presets). The default is its scale-free form, in which distances
 count relative to their median, and the entropy relative to the chance to guess a class, so that one setting can serve
-every network and dataset. Less entropy trusts early guesses too much where classes are few, more mixes them up where
-classes are many. The loss counts little at first (`ramp`): guesses of a network that does not know the target yet could
-feed themselves. What a source may send is an upper bound, which may be larger for classes that are frequent in the
-target and full (`rooms`), and as the run goes on, targets become what their neighbours are taken for (`neighbours`); in
-the paper all bounds are equal, and nobody asks neighbours.
+every network and dataset. Too little entropy trusts early predictions too much where classes are few; too much mixes
+classes where they are many. Three additions are not in the paper:
+
+- the ramp: the loss has little weight at first, since wrong predictions of an untrained network reinforce themselves;
+- class capacities (`rooms`): classes that are frequent in the target and fully used may send more;
+- neighbours: as the run goes on, the plan uses the mean prediction of similar target images.
+
+DeepJDOT, JUMBOT and m-POT are subclasses, so that each addition can be tried with them; they leave all of them out.
 """
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
+import torch
+from torch import nn
+from torch.nn import functional
+
+from adaptive_ot.deep.methods.method import Pair, ramp
+from adaptive_ot.deep.methods.transport import REMEMBERED, TransportMethod, TransportSettings
+
+# Share of the running mean of the demand that remains after a step.
+MEMORY = 0.95
 
 
 class AOT(TransportMethod):
-    """Rows and columns of the plan at most the weights, costs of both signs."""
+    """Row and column sums of the plan are at most the weights; costs have both signs."""
+
+    demand: torch.Tensor
 
     @classmethod
     def defaults(cls) -> TransportSettings:
@@ -30,3 +43,100 @@ class AOT(TransportMethod):
             rooms="grown",
             neighbours=10,
         )
+
+    def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
+        super().__init__(settings, features, classes)
+        self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
+        # Estimated capacity that each class needs; the total weight of the target is 1.
+        self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
+        self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
+
+    def loss_weight(self, progress: float) -> float:
+        return ramp(progress) if self.settings.ramp else 1.0
+
+    def source_weights(self, pair: Pair) -> torch.Tensor:
+        """Equal weights; as the run goes on, larger ones for classes whose demand exceeds their capacity.
+
+        A source batch has equally many samples of every class, but the target may not. If a class is frequent there,
+        its sources are soon used up, and its remaining targets are matched with other classes, perhaps with some that
+        the target does not contain. No capacity shrinks, however rare a class seems: the network may not recognise the
+        class yet, and a capacity need not be used.
+        """
+        equal = super().source_weights(pair)
+        if not self.grows:
+            return equal
+        labels = pair.source_labels
+        present = functional.one_hot(labels, self.classes).sum(0)
+        needed = (self.demand / present.clamp_min(1))[labels]
+        return equal + pair.progress * (needed - equal).clamp_min(0)
+
+    @torch.no_grad()
+    def with_plan_logits(self, pair: Pair) -> Pair:
+        """Mix in the predictions of neighbours, in proportion to the progress of the run.
+
+        A wrong prediction among many correct ones is outvoted and does not reinforce itself. At the start most
+        predictions are poor, and neighbours would only agree on the class that is predicted most often.
+        """
+        if self.neighbours is None:
+            return pair
+        own = pair.target_logits.softmax(1)
+        mixed = own + pair.progress * (self.neighbours.guesses_near(pair.target_features, own) - own)
+        return pair._replace(target_logits=mixed.clamp_min(torch.finfo(own.dtype).tiny).log())
+
+    @torch.no_grad()
+    def update(self, pair: Pair, plan: torch.Tensor, weights: torch.Tensor) -> None:
+        """Remember the targets; estimate demand as the predicted share of a class times the used part of its capacity.
+
+        Predicted shares alone would reinforce themselves: a class that is predicted too often would get more capacity,
+        and so even more predictions.
+        """
+        predicted = pair.target_logits.softmax(1)
+        if self.neighbours is not None:
+            self.neighbours.remember(pair.target_features, predicted)
+        if self.grows:
+            members = functional.one_hot(pair.source_labels, self.classes).double()
+            capacities, sent = weights @ members, plan.double().sum(1) @ members
+            held = pair.target_logits.double().softmax(1).mean(0)
+            needed = torch.where(capacities > 0, held * sent / capacities, self.demand)  # unchanged if not in the batch
+            self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
+
+
+class Neighbours(nn.Module):
+    """The most recent target images, with the features and predictions of the network at that time.
+
+    Older ones are forgotten, since the network has changed. If the target has fewer images than are remembered, an
+    image meets its own earlier features as a neighbour, and neighbours change less.
+
+    >>> memory = Neighbours(1, features=2, classes=2)
+    >>> features, guesses = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.9, 0.1], [0.3, 0.7]])
+    >>> memory.remember(features, guesses)
+    >>> memory.guesses_near(torch.tensor([[5.0, 1.0]]), torch.tensor([[0.5, 0.5]]))
+    tensor([[0.9000, 0.1000]])
+    """
+
+    directions: torch.Tensor
+    guesses: torch.Tensor
+
+    def __init__(self, count: int, features: int, classes: int) -> None:
+        super().__init__()
+        self.count = count
+        self.register_buffer("directions", torch.zeros(REMEMBERED, features))
+        self.register_buffer("guesses", torch.zeros(REMEMBERED, classes))  # rows of zeros are empty
+
+    def guesses_near(self, features: torch.Tensor, guesses: torch.Tensor) -> torch.Tensor:
+        """The mean prediction of the nearest other images, of the batch or remembered, by the angle of their features.
+
+        An image without any others keeps its own prediction.
+        """
+        directions = functional.normalize(features.float())
+        others, theirs = torch.cat([directions, self.directions]), torch.cat([guesses.float(), self.guesses])
+        similarity = (directions @ others.T).fill_diagonal_(-torch.inf)  # no image of the batch is its own neighbour
+        nearest = similarity.masked_fill(theirs.sum(1) == 0, -torch.inf).topk(self.count)
+        found = nearest.values > -torch.inf
+        mean = (theirs[nearest.indices] * found[..., None]).sum(1) / found.sum(1, keepdim=True).clamp_min(1)
+        return torch.where(found.any(1, keepdim=True), mean, guesses.float()).to(guesses.dtype)
+
+    def remember(self, features: torch.Tensor, guesses: torch.Tensor) -> None:
+        """Store the images of a batch in place of the oldest ones."""
+        self.directions = torch.cat([functional.normalize(features.float()), self.directions])[:REMEMBERED]
+        self.guesses = torch.cat([guesses.float(), self.guesses])[:REMEMBERED]

@@ -1,8 +1,8 @@
-"""CaCo: target features are drawn to the keys of their class, whichever domain these are from, and away from others.
+"""CaCo: target features are attracted by the keys of their class, from both domains, and repelled by the others.
 
 Huang, Guan, Xiao, Lu, Shao, "Category Contrast for Unsupervised Domain Adaptation in Visual Tasks", CVPR 2022;
 jxhuang0508/CaCo (in caco: domain_adaptation/train_UDA_f.py, config.py; utils/loss_caco.py), which is for segmentation
-only. The same for images, where the official code is about pixels:
+only. Here it is adapted to images:
 
 - A key is the feature of one image by the momentum encoder; there it is the mean over the pixels of a class, and the
   source's by the network itself. Source keys enter under their label, target keys under the encoder's prediction where
@@ -38,8 +38,8 @@ class CaCo(Method):
         keys: Count = 100  # of every class
         temperature: Positive = 0.07
         momentum: Share = 0.999
-        threshold: Share = 0.9  # how sure a prediction must be to make a key of a target image
-        reliability_margin: BelowOne = 0.1  # keys weigh up to this much less or more than 1
+        threshold: Share = 0.9  # least confidence of a prediction for a target image to become a key
+        reliability_margin: BelowOne = 0.1  # weights of keys differ from 1 by at most this
 
     encoder: nn.Module
     keys: torch.Tensor
@@ -51,7 +51,7 @@ class CaCo(Method):
         super().__init__(settings, features, classes)
         self.register_buffer("keys", torch.zeros(classes, settings.keys, features))
         self.register_buffer("reliability", torch.ones(classes, settings.keys))
-        self.register_buffer("entered", torch.zeros(classes, dtype=torch.int64))  # keys so far; the next slot follows
+        self.register_buffer("entered", torch.zeros(classes, dtype=torch.int64))  # number of keys so far
         self.register_buffer("steps", torch.zeros(()))
 
     def begin(self, network: nn.Module) -> None:
@@ -75,26 +75,26 @@ class CaCo(Method):
         return Alignment(self.settings.trade_off * ramp(pair.progress) * contrast, terms)
 
     def reliability_of(self, entropy: torch.Tensor) -> torch.Tensor:
-        """What a key weighs, given the entropy of its prediction."""
+        """The weight of a key, from the entropy of its prediction."""
         margin = self.settings.reliability_margin
         return (1.0 + margin - entropy / math.log(self.classes)).clamp(1.0 - margin, 1.0 + margin)
 
     def enter(
         self, features: torch.Tensor, labels: torch.Tensor, reliability: torch.Tensor, accepted: torch.Tensor
     ) -> None:
-        """Put the accepted samples into the dictionary, each in the place of the oldest key of its class."""
+        """Put the accepted samples into the dictionary, each in place of the oldest key of its class."""
         member = functional.one_hot(labels, self.classes) * accepted.unsqueeze(1)
         earlier = (member.cumsum(0) - member).gather(1, labels.unsqueeze(1)).squeeze(1)
         size, count = self.settings.keys, member.sum(0)
-        stays = accepted & (count[labels] - earlier <= size)  # a batch may have more than there is room for
-        # One slot more takes whatever does not go in: shapes that depend on values would wait for the GPU.
+        stays = accepted & (count[labels] - earlier <= size)  # a batch may have more than fit
+        # An extra slot takes all others: shapes that depend on values would wait for the GPU.
         slot = torch.where(stays, labels * size + (self.entered[labels] + earlier) % size, self.classes * size)
         self.keys = _replaced(self.keys, slot, functional.normalize(features.float(), dim=1))
         self.reliability = _replaced(self.reliability, slot, reliability)
         self.entered = self.entered + count
 
     def contrast(self, features: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """How far queries are from picking the keys of their class among all, each by as much as it is reliable."""
+        """Mean cross-entropy of picking the keys of the own class among all keys, weighted by their reliability."""
         similarity = functional.normalize(features, dim=1) @ self.keys.flatten(0, 1).T / self.settings.temperature
         picked = (similarity + self.reliability.flatten().log()).log_softmax(1).unflatten(1, (self.classes, -1))
         return -picked.mean(2).gather(1, labels.unsqueeze(1)).mean()
@@ -110,6 +110,6 @@ class CaCo(Method):
 
 
 def _replaced(held: torch.Tensor, slot: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
-    """What is held (classes, keys, ...), with the new in their slots; the slot after the last is none."""
+    """A copy of `held` (classes, keys, ...) with new rows in their slots; the slot after the last is dropped."""
     flat = held.flatten(0, 1)
     return torch.cat([flat, flat[:1]]).index_copy_(0, slot, new)[:-1].view_as(held)

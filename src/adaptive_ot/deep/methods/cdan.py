@@ -28,7 +28,7 @@ class CDAN(Method):
 
         trade_off: NotNegative = 1.0
         entropy_conditioning: bool = True
-        largest_product: Natural = 4096  # from here on random projections stand for the outer product
+        largest_product: Natural = 4096  # larger outer products are replaced by random projections
         projections: Count = 1024
 
     feature_directions: torch.Tensor
@@ -48,12 +48,12 @@ class CDAN(Method):
             weights = _weights(pair.source_logits, strength), _weights(pair.target_logits, strength)
         source = self.conditioned(pair.source_features, pair.source_logits)
         target = self.conditioned(pair.target_features, pair.target_logits)
-        verdict = tell_apart(self.discriminator, reverse(source, strength), reverse(target, strength), weights)
-        terms = {"adversarial": verdict.loss.detach(), "discriminator_accuracy": verdict.accuracy}
-        return Alignment(self.settings.trade_off * verdict.loss, terms)
+        loss, accuracy = tell_apart(self.discriminator, reverse(source, strength), reverse(target, strength), weights)
+        terms = {"adversarial": loss.detach(), "discriminator_accuracy": accuracy}
+        return Alignment(self.settings.trade_off * loss, terms)
 
     def conditioned(self, features: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        """What the discriminator sees. As in the official code, predictions take no gradient from it."""
+        """The input of the discriminator. As in the official code, no gradient flows to the predictions."""
         probabilities = logits.detach().softmax(1)
         if self.projects:
             seen = (features @ self.feature_directions) * (probabilities @ self.class_directions)
@@ -62,7 +62,7 @@ class CDAN(Method):
 
 
 def _weights(logits: torch.Tensor, strength: float) -> torch.Tensor:
-    """Sure predictions count up to twice as much as unsure ones; they, too, train against the discriminator."""
+    """Certain predictions count up to twice as much as others; the weights, too, train against the discriminator."""
     entropy = -(logits.softmax(1) * logits.log_softmax(1)).sum(1)
     weights = 1.0 + torch.exp(-reverse(entropy, strength))
     return weights / weights.sum().detach()

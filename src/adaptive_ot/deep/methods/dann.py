@@ -29,10 +29,7 @@ class DANN(Method):
 
     def alignment(self, pair: Pair) -> Alignment:
         strength = ramp(pair.progress)
-        verdict = tell_apart(
-            self.discriminator,
-            reverse(pair.source_features, strength),
-            reverse(pair.target_features, strength),
-        )
-        terms = {"adversarial": verdict.loss.detach(), "discriminator_accuracy": verdict.accuracy}
-        return Alignment(self.settings.trade_off * verdict.loss, terms)
+        features = reverse(pair.source_features, strength), reverse(pair.target_features, strength)
+        loss, accuracy = tell_apart(self.discriminator, *features)
+        terms = {"adversarial": loss.detach(), "discriminator_accuracy": accuracy}
+        return Alignment(self.settings.trade_off * loss, terms)

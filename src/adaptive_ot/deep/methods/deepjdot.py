@@ -7,10 +7,11 @@ constants for Office-Home, exact balanced plan.
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import TransportSettings
 
 
-class DeepJDOT(TransportMethod):
+class DeepJDOT(AOT):
     """Everything in a batch is matched."""
 
     @classmethod

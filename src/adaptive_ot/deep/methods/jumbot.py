@@ -7,10 +7,11 @@ other datasets are in their presets.
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import TransportSettings
 
 
-class JUMBOT(TransportMethod):
+class JUMBOT(AOT):
     """Marginals may differ from the weights for a price."""
 
     @classmethod

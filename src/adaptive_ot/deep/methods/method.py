@@ -1,4 +1,4 @@
-"""What a method of adaptation is: a loss beside the cross-entropy of the source, for one step at a time."""
+"""The interface of a method of adaptation: a loss added to the cross-entropy of the source, step by step."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from adaptive_ot.errors import InvalidInput
 
 
 class Pair(NamedTuple):
-    """One step: a batch of either domain, over all processes, as the network sees it.
+    """The batches of a step as the network sees them, over all processes.
 
     Features and logits carry gradients. Where several processes share a batch, everything but the images is gathered,
     so a loss over a Pair is the loss over the whole batch, the same in every process.
@@ -28,20 +28,20 @@ class Pair(NamedTuple):
     target_logits: torch.Tensor
     source_images: torch.Tensor  # of this process, augmented, in [0, 1]
     target_images: torch.Tensor
-    progress: float  # the share of the run that is done, from 0 to 1
-    gather: Callable[[torch.Tensor], torch.Tensor]  # what this process computed of its images, over all processes
+    progress: float  # completed share of the run, from 0 to 1
+    gather: Callable[[torch.Tensor], torch.Tensor]  # rows of this process to rows of all
 
 
 class Alignment(NamedTuple):
-    """What a method adds to the cross-entropy of the source."""
+    """A loss, and numbers to log."""
 
     loss: torch.Tensor
     terms: dict[str, torch.Tensor]  # numbers to log, detached
-    plan: torch.Tensor | None = None  # who was matched with whom, if the method knows
+    plan: torch.Tensor | None = None  # of the methods that match samples
 
 
 def ramp(progress: float) -> float:
-    """From 0 to 1 as the run goes on: what knows nothing yet should not bend the features.
+    """A weight that rises from 0 to 1 during the run: an untrained adversary should not change the features.
 
     As in thuml/CDAN (pytorch/network.py); there it ends after 10,000 iterations, here with the run.
 
@@ -52,42 +52,42 @@ def ramp(progress: float) -> float:
 
 
 def diverged(what: str, given: str) -> InvalidInput:
-    """What to say after a step too far."""
+    """The error for numbers that are no longer finite."""
     remedy = "Lower the learning rate, or look at the settings of the method, and begin in a new directory."
     return InvalidInput(what, "must stay finite", given, remedy)
 
 
 def require_finite(what: str, *tensors: torch.Tensor) -> None:
-    """Numbers that a solver is about to see, or that are to be kept; of a device, fetched at once."""
+    """Raise unless all numbers are finite; waits for the device only once."""
     if not torch.stack([each.isfinite().all() for each in tensors]).all():
         raise diverged(what, "numbers that are not")
 
 
 @dataclass(frozen=True)
 class NoSettings:
-    """Of a method that has none."""
+    """Settings of a method that has none."""
 
 
 class Method(nn.Module, ABC):
-    """A method: its parameters, if it has any, train with the head of the network.
+    """A method; its parameters, if it has any, train with the head of the network.
 
     Parameters
     ----------
     settings
         An instance of `Settings`.
     features, classes
-        What the network puts out.
+        Numbers of features and classes of the network.
     """
 
-    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass of numbers and words
+    Settings: ClassVar[type[Any]] = NoSettings  # a frozen dataclass with annotations of fields.py
     uses_target: ClassVar[bool] = True
 
-    # Settings that matter only where another one has some value.
+    # Settings that have an effect only if another one has one of some values.
     needs: ClassVar[Mapping[str, tuple[str, tuple[str, ...]]]] = {}
 
     @classmethod
     def defaults(cls) -> Any:
-        """The settings of its paper or official code; of AOT, those that serve every dataset."""
+        """The settings of the paper or official code; for AOT, one setting for every dataset."""
         return cls.Settings()
 
     def __init__(self, settings: Any, features: int, classes: int) -> None:

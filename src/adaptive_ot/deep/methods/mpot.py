@@ -7,10 +7,11 @@ for other datasets are in their presets.
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import TransportSettings
 
 
-class MPOT(TransportMethod):
+class MPOT(AOT):
     """A given share of a batch is matched."""
 
     @classmethod

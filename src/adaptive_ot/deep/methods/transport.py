@@ -1,8 +1,7 @@
-"""What the transport methods share: a cost between two batches, a plan for it, and the cost of that plan as the loss.
+"""Parts of every transport method: a cost between two batches, an optimal plan, and the cost of the plan as the loss.
 
-The plan is computed from a cost without gradient and then held; gradients flow through the cost, to the features of
-both domains and to the class probabilities of the target. The methods differ only in their settings: most of all in the
-cost and in the marginals.
+The plan is computed from a cost without gradient and then held fixed. Gradients flow through the cost, to the features
+of both domains and to the class probabilities of the target.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ import torch
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import NotNegative, Positive, Range, Share
-from adaptive_ot.deep.methods.method import Alignment, Method, Pair, ramp, require_finite
-from adaptive_ot.deep.methods.neighbours import REMEMBERED, Neighbours
-from adaptive_ot.entropic.batch import fits_one_program
+from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
+from adaptive_ot.entropic.batch import fits_one_program, plan_on_gpu
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.exact.solver import Exact
@@ -25,17 +23,17 @@ from adaptive_ot.marginals import AtMost, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.solution import Solution
 from adaptive_ot.solve import solve
 
-# Sums of a plan may be this far from the weights, in all: far below the noise of mini-batches.
+# Total deviation of the marginals of a plan: far below the noise of mini-batches.
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 2000
 
-# How much of the demand for room, a running mean, is left after a step.
-MEMORY = 0.95
+# Number of recent target images that `neighbours` are found among (see aot.py).
+REMEMBERED = 700
 
 
 @dataclass(frozen=True, kw_only=True)
 class TransportSettings:
-    """Cost, marginals and solver. Some numbers matter only in some forms: see `TransportMethod.needs`."""
+    """Cost, marginals and solver, and the additions of AOT. `TransportMethod.needs` says when a setting matters."""
 
     cost: Literal["scale-free", "published", "cross-entropy"]
     alpha: NotNegative = 0.01  # weight of the squared distance, where it is not relative
@@ -50,13 +48,13 @@ class TransportSettings:
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of beta times the chance to guess a class
 
-    ramp: bool = False  # whether the loss counts little at first, as with the adversarial methods
-    rooms: Literal["equal", "grown"] = "equal"  # what the classes of a source batch may send, with "at-most"
-    neighbours: Annotated[int, Range(0, REMEMBERED)] = 0  # in the target, whose guesses count as the run goes on
+    ramp: bool = False  # whether the weight of the loss rises during the run, as in the adversarial methods
+    rooms: Literal["equal", "grown"] = "equal"  # class capacities of a source batch, with "at-most"
+    neighbours: Annotated[int, Range(0, REMEMBERED)] = 0  # nearest target images whose predictions are averaged
 
 
 class TransportMethod(Method):
-    """The loss <G, C>: C is the cost between the two batches, G a plan that is optimal for it, as neighbours see it."""
+    """The loss <G, C>: C is the cost between the two batches, G an optimal plan for it."""
 
     Settings = TransportSettings
     settings: TransportSettings
@@ -71,100 +69,74 @@ class TransportMethod(Method):
             "rooms": ("marginals", ("at-most",)),
         }
     )
-    demand: torch.Tensor
 
     def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
         if settings.marginals == "soft-kl" and settings.solver == "exact":
             rule, remedy = "must be 'entropic' with marginals 'soft-kl'", "Change one of them."
             raise InvalidInput("setting 'solver'", rule, "'exact'", remedy)
-        # Relative to its weight, the scale-free cost has the same plans with any weight; with none, all are as good.
+        # The plans of the scale-free cost do not depend on its weight beta; without any weight, all plans are equal.
         scale_free = settings.cost == "scale-free"
         unit = (settings.beta or 1.0) if scale_free else 1.0
         epsilon = settings.epsilon * unit / (classes if scale_free else 1)
-        self.marginals = _marginals(settings, unit)
-        # Whether compiled code is on disk must not change a bit of a run, or a resumed one would differ.
+        self.marginals: Marginals = {
+            "at-most": AtMost(),
+            "equal": Equal(),
+            "fixed-mass": FixedMass(settings.mass),
+            "soft-kl": SoftKL(unit * settings.tau),
+        }[settings.marginals]
+        # A run must not depend on whether compiled code is on disk: a resumed one would differ.
         entropic = Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS, compiled=False)
         self.solver = Exact() if settings.solver == "exact" else entropic
-        self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
-        # The room that each class needs, as it seems; 1 is all that the target weighs.
-        self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
-        self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
 
     def alignment(self, pair: Pair) -> Alignment:
-        distances, told = distance_cost(pair, self.settings), self._told_by_neighbours(pair)
-        cost, weights = add_classes(distances, pair, self.settings), self.source_weights(pair)
-        decisive = cost if told is pair else add_classes(distances.detach(), told, self.settings)
-        plan, unsolved = batch_plan(decisive, weights, self.marginals, self.solver)
-        if self.neighbours is not None:
-            self.neighbours.remember(pair.target_features.detach(), pair.target_logits.detach().softmax(1))
-        if self.grows:
-            self._update_demand(pair, plan.double().sum(1), weights)
+        distances, weights = distance_cost(pair, self.settings), self.source_weights(pair)
+        cost, seen = add_classes(distances, pair, self.settings), self.with_plan_logits(pair)
+        plan_cost = cost if seen is pair else add_classes(distances.detach(), seen, self.settings)
+        plan, unsolved = batch_plan(plan_cost, weights, self.marginals, self.solver)
+        self.update(pair, plan, weights)
         transport = (plan * cost).sum()
-        loss = ramp(pair.progress) * transport if self.settings.ramp else transport
-        return Alignment(loss, {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}, plan)
+        terms = {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}
+        return Alignment(self.loss_weight(pair.progress) * transport, terms, plan)
 
     def match(self, pair: Pair) -> Solution:
-        """The plan with its certificate, on the CPU: for a look at more samples than a batch holds."""
-        cost = joint_cost(self._told_by_neighbours(pair), self.settings).detach().double().cpu()
-        weights = self.source_weights(pair).cpu()
-        options: Any = {"marginals": self.marginals, "solver": self.solver, "raise_if_not_converged": False}
-        return solve(cost.numpy(), weights.numpy(), **options)
+        """The plan with its certificate, on the CPU, for more samples than a batch holds."""
+        cost = joint_cost(self.with_plan_logits(pair), self.settings).detach().double().cpu().numpy()
+        weights = self.source_weights(pair).cpu().numpy()
+        return solve(cost, weights, marginals=self.marginals, solver=self.solver, raise_if_not_converged=False)
 
     def source_weights(self, pair: Pair) -> torch.Tensor:
-        """Equal; or, as the run goes on, more for a class that seems to need it.
-
-        A source batch has as many samples of every class, and the target may not. A class that is frequent there is
-        soon full, and what is left of it drawn to others, perhaps to classes that the target does not have at all. No
-        class gets less, however rare it seems: the network may not know it yet, and room need not be used.
-        """
+        """Weights of the source samples: equal, with total 1."""
         labels = pair.source_labels
-        equal = torch.full(labels.shape, 1 / len(labels), device=labels.device, dtype=torch.float64)
-        if not self.grows:
-            return equal
-        present = functional.one_hot(labels, self.classes).sum(0)
-        needed = (self.demand / present.clamp_min(1))[labels]
-        return equal + pair.progress * (needed - equal).clamp_min(0)
+        return torch.full(labels.shape, 1 / len(labels), device=labels.device, dtype=torch.float64)
 
-    @torch.no_grad()
-    def _told_by_neighbours(self, pair: Pair) -> Pair:
-        """The batches as they decide the plan: more and more, targets are what their neighbours are taken for.
+    def with_plan_logits(self, pair: Pair) -> Pair:
+        """The pair with the target logits that the plan is computed from."""
+        return pair
 
-        A wrong guess among many right ones is outvoted, and does not feed itself. At first all guess poorly, and what
-        neighbours agree on would only be the class that is guessed most.
-        """
-        if self.neighbours is None:
-            return pair
-        own = pair.target_logits.softmax(1)
-        guesses = own + pair.progress * (self.neighbours.guesses_near(pair.target_features, own) - own)
-        return pair._replace(target_logits=guesses.clamp_min(torch.finfo(own.dtype).tiny).log())
+    def update(self, pair: Pair, plan: torch.Tensor, weights: torch.Tensor) -> None:
+        """Called with every plan."""
 
-    def _update_demand(self, pair: Pair, sent: torch.Tensor, weights: torch.Tensor) -> None:
-        """The room that classes need: what the target seems to have of them, times how full their room is.
-
-        Guesses alone would feed themselves: a class that is guessed too often would get more room, and so more guesses.
-        """
-        members = functional.one_hot(pair.source_labels, self.classes).double()
-        rooms, held = weights @ members, pair.target_logits.detach().double().softmax(1).mean(0)
-        needed = torch.where(rooms > 0, held * (sent @ members) / rooms, self.demand)  # as it was, if not in the batch
-        self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
+    def loss_weight(self, progress: float) -> float:
+        """Weight of the loss at this point of the run."""
+        return 1.0
 
 
 def joint_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
-    """The cost between the two batches, with gradients; only the scale of the distances is taken as given."""
+    """The cost between the two batches, with gradients; the median distance is a constant to them."""
     return add_classes(distance_cost(pair, settings), pair, settings)
 
 
 def distance_cost(pair: Pair, settings: TransportSettings) -> torch.Tensor:
-    """What distances cost; with "scale-free", in units of beta."""
+    """The part of the cost that depends on distances; with "scale-free", in units of beta."""
     squares = squared_distances(pair.source_features, pair.target_features)
     if settings.cost == "scale-free":
-        return settings.kappa * squares / _typical(squares.detach())
+        return settings.kappa * squares / typical_square(squares.detach())
     return settings.alpha * squares
 
 
 def add_classes(distances: torch.Tensor, pair: Pair, settings: TransportSettings) -> torch.Tensor:
-    """The joint cost: what distances cost, less where the target is taken for the class of the source."""
+    """The joint cost: the cost of distances, lower where the prediction of a target is the class of the source."""
     classes = functional.one_hot(pair.source_labels, pair.target_logits.shape[1]).to(distances.dtype)
     if settings.cost == "cross-entropy":
         return distances - settings.beta * classes @ pair.target_logits.log_softmax(1).T
@@ -174,60 +146,34 @@ def add_classes(distances: torch.Tensor, pair: Pair, settings: TransportSettings
     return settings.beta * (distances - agreement)
 
 
-def _typical(squares: torch.Tensor) -> torch.Tensor:
-    """The median, or the mean where most points coincide."""
+def typical_square(squares: torch.Tensor) -> torch.Tensor:
+    """The median squared distance, as in `adaptive_ot.costs`; the mean if the median is 0, as most points coincide."""
     median = squares.median()
     return torch.where(median > 0, median, squares.mean()).clamp_min(torch.finfo(squares.dtype).tiny)
 
 
 def squared_distances(x: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """|x_i - z_j|^2 with a gradient that is finite for equal points, too."""
+    """|x_i - z_j|^2, with a finite gradient even for equal points."""
     return (x.square().sum(1)[:, None] + z.square().sum(1)[None, :] - 2 * x @ z.T).clamp_min(0)
 
 
 def batch_plan(
     cost: torch.Tensor, source_weights: torch.Tensor, marginals: Marginals, solver: Exact | Entropic
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The optimal plan for a small cost, a constant, on the device of the cost; all targets weigh the same.
+    """The optimal plan for a small cost, without gradient, on the device of the cost; targets have equal weights.
 
-    With it comes 0, or 1 if the solver did not meet its tolerance, which is no reason to end a training. A batch is far
-    too small to keep a GPU busy for long: either one program solves it there, or the CPU does.
+    The second result is 1 if the solver missed its tolerance, otherwise 0: training goes on in either case. A batch is
+    too small to keep a GPU busy, so either a single GPU program solves it, or the CPU does.
     """
-    given: Any = cost.detach().double()
-    weights: Any = source_weights
+    constant: Any = cost.detach().double()
     if cost.is_cuda and isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1])):
-        plan, unsolved = plan_in_one_launch(given, weights, solver)
+        plan, unsolved = plan_on_gpu(constant, source_weights, solver)
         return plan.to(cost.dtype), unsolved
-    given, weights = given.cpu(), weights.cpu()
+    constant, weights = constant.cpu(), source_weights.cpu()
     try:
-        solution = solve(given, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
+        solution = solve(constant, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
     except (InvalidInput, Infeasible):
-        require_finite("cost between the batches", given)
+        require_finite("cost between the batches", constant)
         raise
     unsolved = torch.tensor(0.0 if solution.status.succeeded else 1.0, device=cost.device)
     return solution.plan.to(cost.device, cost.dtype), unsolved
-
-
-def plan_in_one_launch(
-    cost: torch.Tensor, source_weights: torch.Tensor, solver: Entropic
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `solve` finds for adaptive transport, without its certificate: nobody waits for a GPU."""
-    from adaptive_ot.entropic.triton import NUMBERS, solve_batch
-
-    m = cost.shape[1]
-    weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
-    settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
-    plans, found = solve_batch(cost[None], weights, *settings)
-    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # nor is what is not a number
-
-
-def _marginals(settings: TransportSettings, unit: float) -> Marginals:
-    match settings.marginals:
-        case "at-most":
-            return AtMost()
-        case "equal":
-            return Equal()
-        case "fixed-mass":
-            return FixedMass(settings.mass)
-        case "soft-kl":
-            return SoftKL(unit * settings.tau)

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.data.digest import digest
-from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.data.domain import digest, read_domains
 from adaptive_ot.deep.networks import build_network
 from adaptive_ot.deep.run_directory import decisive
 from adaptive_ot.deep.weights import digest_of

@@ -14,11 +14,10 @@ from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.feature_files import Features
 from adaptive_ot.workbench.files import as_csv
 from adaptive_ot.workbench.report import record
-from adaptive_ot.workbench.report.adapted import LABELS_IGNORED, accuracy_in_words, mass_in_words
 from adaptive_ot.workbench.report.contents import Match, Samples
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.report.matches import VALUES_SHOWN, match_of
 from adaptive_ot.workbench.report.pictures import Drawn, drawn
-from adaptive_ot.workbench.report.solutions import VALUES_SHOWN, match_of
+from adaptive_ot.workbench.wording import LABELS_IGNORED, accuracy, adapted_mass, counted, outliers, sources_and_targets
 
 PREDICTIONS, MOVED = record.RESULTS
 
@@ -81,19 +80,19 @@ def summary(done: Adaptation, method: str, seconds: float) -> dict[str, Any]:
 def show_summary(of: dict[str, Any]) -> None:
     """Print a summary."""
     classes = "" if of["classes"] is None else f", {counted(of['classes'], 'class')}"
-    sizes = f"{counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}"
+    sizes = sources_and_targets(of["sources"], of["targets"], "to")
     known = of["accuracy"] is not None
     drawn = not of["report"] or any(path.endswith("plan.png") for path in of["report"])
     show.title(f"{of['model']} of {sizes} ({of['method']})")
     show.lines(
         {
             "data": f"{counted(of['features'], 'feature')}{classes}",
-            "mass": mass_in_words(of["mass"], of["most_mass"]),
+            "mass": adapted_mass(of["mass"], of["most_mass"]),
             "active": show.active(of),
-            "outliers": f"{counted(of['outlier_targets'], 'target')}: at most half of each is matched",
+            "outliers": outliers(of["outlier_targets"]),
             "labels": LABELS_IGNORED if of["labels_ignored"] else None,
             "predicted": None if of["predicted"] is None else show.classes(of["predicted"]),
-            "accuracy": accuracy_in_words(of["accuracy"], of["targets_of_unknown_classes"]) if known else None,
+            "accuracy": accuracy(of["accuracy"], of["targets_of_unknown_classes"]) if known else None,
             "effort": f"{of['seconds']:.2f} s",
             "written": of["output"],
             "pictures": None if drawn else "none: this many samples take several plans",

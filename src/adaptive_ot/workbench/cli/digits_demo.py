@@ -21,7 +21,7 @@ from adaptive_ot.workbench.cli.adapt_report import Adaptation
 from adaptive_ot.workbench.cli.digits import BLUR, DEGREES, MISSING, OUTLIERS, Digits, shifted_digits
 from adaptive_ot.workbench.cli.progress import steps_bar
 from adaptive_ot.workbench.feature_files import Features
-from adaptive_ot.workbench.report.thumbnails import thumbnails
+from adaptive_ot.workbench.report.pictures import thumbnails
 
 # Nothing but these differs between the rows of the table.
 MODELS: dict[str, Marginals | None] = {

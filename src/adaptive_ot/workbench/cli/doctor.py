@@ -15,7 +15,7 @@ from adaptive_ot import DistanceCost, Solution, __version__, solve
 from adaptive_ot.workbench.cli import show
 from adaptive_ot.workbench.cli.samples import TOY_COST, TOY_VALUE
 from adaptive_ot.workbench.environment import versions
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 PACKAGES = ("numpy", "scipy", "numba", "torch", "matplotlib")
 

@@ -16,9 +16,9 @@ from adaptive_ot.workbench.cli.options import Output, named
 from adaptive_ot.workbench.cli.progress import steps_bar
 from adaptive_ot.workbench.cli.samples import TOY_COST
 from adaptive_ot.workbench.files import make_directory, write_atomically
-from adaptive_ot.workbench.report.fields import counted
 from adaptive_ot.workbench.report.figures import Domains, class_to_drop, figures_of
 from adaptive_ot.workbench.report.pictures import saved
+from adaptive_ot.workbench.wording import sources_and_targets
 
 # Samples of either domain, at most.
 SAMPLES = 1000
@@ -83,8 +83,8 @@ def figures(*, options: FigureOptions) -> int:
                 progress(f"drawing {path}")
                 content = saved(draw, options.theme, options.format)
                 write_atomically("output", path, lambda file, content=content: file.write(content))
-    sizes = counted(len(domains.x), "source"), counted(len(domains.z), "target")
-    show.title(f"Figures of {' and '.join(sizes)}; the class that is dropped is {domains.classes[drop]}")
+    sizes = sources_and_targets(len(domains.x), len(domains.z))
+    show.title(f"Figures of {sizes}; the class that is dropped is {domains.classes[drop]}")
     show.lines({"weights": EQUAL_WEIGHTS if options.run else None})
     for path in places:
         show.line("figure", str(path))

@@ -15,7 +15,7 @@ from adaptive_ot.workbench.cli.inputs import ProblemOptions
 from adaptive_ot.workbench.cli.options import Flag, OptionalOutput
 from adaptive_ot.workbench.cli.progress import solve_bar
 from adaptive_ot.workbench.files import as_csv, write_atomically
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted, sources_and_targets
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -104,7 +104,7 @@ def _show(of: dict[str, Any]) -> None:
     def suggestion(name: str, meaning: str) -> str | None:
         return of[name] and f"mass {of[name]['mass']:.12g}, value {of[name]['value']:.12g} ({meaning})"
 
-    show.title(f"Mass path of {counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}")
+    show.title(f"Mass path of {sources_and_targets(of['sources'], of['targets'], 'to')}")
     show.lines(
         {
             "mass": f"0 to {of['most_mass']:.12g} in {counted(of['pieces'], 'piece')}",

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from adaptive_ot import Progress
 from adaptive_ot.workbench.cli.show import printable
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 if TYPE_CHECKING:
     from rich import progress

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 CLASSES_SHOWN = 12
 

@@ -19,7 +19,7 @@ from adaptive_ot.workbench.cli.inputs import ProblemOptions
 from adaptive_ot.workbench.cli.options import Flag, ModelOptions, OptionalOutput, Whole, configuration
 from adaptive_ot.workbench.cli.progress import solve_bar
 from adaptive_ot.workbench.files import write_atomically
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted, effort, last_price, solved_mass, sources_and_targets
 
 WRITABLE = (".npz", ".csv", ".npy")
 CLUSTERS_SHOWN = 5
@@ -187,22 +187,19 @@ def _summary(solution: Solution, seconds: float, output: Path | None) -> dict[st
 
 def _show(of: dict[str, Any]) -> None:
     sizes = ", ".join(f"{each['sources']} x {each['targets']}" for each in of["largest_clusters"])
-    most = of["most_mass"]
-    limit = "" if most is None else f" of at most {most:.12g} ({of['mass'] / (most or 1.0):.1%})"
     off = f", marginals off by {of['violation']:.2g}" if of["violation"] > 1e-9 * max(1.0, of["mass"]) else ""
-    left_alone = counted(of["outlier_sources"], "source"), counted(of["outlier_targets"], "target")
     written = "" if of["output"] is None else f", written to {of['output']}"
-    show.title(f"{of['model']} of {counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}")
+    show.title(f"{of['model']} of {sources_and_targets(of['sources'], of['targets'], 'to')}")
     show.lines(
         {
             "status": of["message"],
             "value": f"{of['value']:.12g} (certified gap {of['gap']:.2g}{off})",
-            "mass": f"{of['mass']:.12g}{limit}",
-            "price": of["price"] and f"{of['price']:.12g} for the last unit of mass",
+            "mass": solved_mass(of["mass"], of["most_mass"]),
+            "price": last_price(of["price"]) if of["price"] else None,
             "active": show.active(of),
-            "outliers": f"{' and '.join(left_alone)} left alone",
+            "outliers": f"{sources_and_targets(of['outlier_sources'], of['outlier_targets'])} left alone",
             "clusters": f"{of['clusters']}; the largest: {sizes} points" if sizes else "none",
-            "effort": f"{counted(of['steps'], 'step')} in {of['seconds']:.2f} s",
+            "effort": effort(of["steps"], of["seconds"]),
             "plan": f"{counted(of['pairs'], 'pair')}{written}",
             "report": show.report(of["report"]),
         }

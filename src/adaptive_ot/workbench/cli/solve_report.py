@@ -15,9 +15,9 @@ from adaptive_ot.plot.columns import LONGEST_COLUMN
 from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.report import MOST_SAMPLES, write_report
 from adaptive_ot.workbench.report.contents import Match, Samples
+from adaptive_ot.workbench.report.matches import VALUES_SHOWN, match_of
 from adaptive_ot.workbench.report.pictures import Drawn, drawn
 from adaptive_ot.workbench.report.record import SOLVE, write_record
-from adaptive_ot.workbench.report.solutions import VALUES_SHOWN, match_of
 
 # More points would be one blot.
 MOST_POINTS = 20_000

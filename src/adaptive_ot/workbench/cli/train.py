@@ -20,7 +20,7 @@ from adaptive_ot.workbench.cli import outputs, show
 from adaptive_ot.workbench.cli.options import Flag, Output, Whole, Words, named
 from adaptive_ot.workbench.cli.progress import steps_bar, training_bar
 from adaptive_ot.workbench.files import as_csv, write_atomically
-from adaptive_ot.workbench.report.fields import counted
+from adaptive_ot.workbench.wording import counted
 
 if TYPE_CHECKING:
     from adaptive_ot import deep

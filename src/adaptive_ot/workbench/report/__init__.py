@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from adaptive_ot._validation import whole_number
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import one_with, suffix_of, trouble, write_atomically
+from adaptive_ot.workbench.report import recorded
+from adaptive_ot.workbench.report.html.page import render
+from adaptive_ot.workbench.report.matches import MOST_SAMPLES
+from adaptive_ot.workbench.report.record import PAGE, SUMMARY, read_record
 
-if TYPE_CHECKING:
-    from adaptive_ot.workbench.report.contents import Page
+__all__ = ["MOST_SAMPLES", "write_report"]
 
-__all__ = ["write_report"]
-
-PAGE = "report.html"
-
-# Of a side: more could not be looked at one by one; and so many are, of a training run.
-MOST_SAMPLES = 10_000
+# Images of a training run that are looked at by default.
 SAMPLES = 1000
 
-# What tells a directory of each kind.
-TRAINING, BENCHMARK, SUMMARY = "run.json", "plan.json", "summary.json"
+# The file by which a directory of each kind is known; beside them, SUMMARY.
+TRAINING, BENCHMARK = "run.json", "plan.json"
 
 
 def write_report(
@@ -44,18 +41,17 @@ def write_report(
     output
         Where to write the page, as .html; by default `path`/report.html.
     root
-        Of a training run: where its dataset is now, if it has moved.
+        For a training run: where its dataset is now, if it has moved.
     samples
-        Of a training run: the most images of either domain that are looked at; 1000, if not given.
+        For a training run: the most images of either domain that are looked at; by default 1000.
     device
-        Of a training run: where its network looks at them, as PyTorch names it; "auto", as if not given, is a GPU if
-        there is one.
+        For a training run: the PyTorch device of its network. By default "auto": a GPU if there is one.
     progress
         Called with the name of every step before it begins.
 
     Returns
     -------
-    Where the page is.
+    The path of the page.
 
     Examples
     --------
@@ -67,28 +63,32 @@ def write_report(
     if samples is not None and whole_number("samples", samples, minimum=1) > MOST_SAMPLES:
         rule = f"must be at most {MOST_SAMPLES}, as many as can be looked at"
         raise InvalidInput("samples", rule, samples, "Choose fewer.")
-    place = path / PAGE if output is None else Path(output)
+    output = path / PAGE if output is None else Path(output)
     kind = _kind(path)
-    _check_output(place)
+    _check_output(output)
     for name, given in (("root", root), ("samples", samples), ("device", device)):
         if given is not None and kind != TRAINING:
-            raise InvalidInput(name, "goes with a training run", f"'{path}', which is none", "Leave it away.")
+            raise InvalidInput(name, "goes with a training run", f"'{path}', which is none", "Omit it.")
     report = progress or (lambda _: None)
     report(f"reading {path}")
     if kind == TRAINING:
-        from adaptive_ot.workbench.report.trained import page_of
+        from adaptive_ot.workbench.report import trained
 
-        place_of_data = None if root is None else Path(root)
-        page = page_of(path, root=place_of_data, samples=samples or SAMPLES, device=device or "auto", report=report)
+        root = None if root is None else Path(root)
+        page = trained.page_of(path, root=root, samples=samples or SAMPLES, device=device or "auto", report=report)
+    elif kind == BENCHMARK:
+        from adaptive_ot.workbench.report import benchmarked
+
+        page = benchmarked.page_of(path)
     else:
-        page = _page(path, kind)
-    report(f"writing {place}")
-    _write(place, page)
-    return place
+        page = recorded.page_of(read_record(path))
+    report(f"writing {output}")
+    content = render(page).encode("utf-8", "replace")
+    write_atomically("output", output, lambda file: file.write(content))
+    return output
 
 
 def _kind(path: Path) -> str:
-    """The file that tells what a directory holds."""
     name = f"path '{path}'"
     with trouble(name, "must be a directory that can be read"):
         if not path.exists():
@@ -103,30 +103,12 @@ def _kind(path: Path) -> str:
     raise InvalidInput(name, rule, one_with(found), "Check the path.")
 
 
-def _check_output(place: Path) -> None:
-    name = f"output '{place}'"
-    if place.suffix.lower() not in (".html", ".htm"):
-        raise InvalidInput(name, "must end in .html", suffix_of(place), "Choose another name.")
+def _check_output(path: Path) -> None:
+    name = f"output '{path}'"
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise InvalidInput(name, "must end in .html", suffix_of(path), "Choose another name.")
     with trouble(name, "must be a place to write to"):
-        if place.is_dir():
+        if path.is_dir():
             raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
-        if not place.parent.is_dir():
-            raise InvalidInput(name, "must lie in a directory that exists", f"'{place.parent}'", "Create it first.")
-
-
-def _page(path: Path, kind: str) -> Page:
-    if kind == BENCHMARK:
-        from adaptive_ot.workbench.report.benchmarked import page_of
-
-        return page_of(path)
-    from adaptive_ot.workbench.report import adapted, record, solved
-
-    found = record.read_record(path)
-    return solved.page_of(found) if found.kind == record.SOLVE else adapted.page_of(found)
-
-
-def _write(place: Path, page: Page) -> None:
-    from adaptive_ot.workbench.report.html.page import render
-
-    content = render(page).encode("utf-8", "replace")
-    write_atomically("output", place, lambda file: file.write(content))
+        if not path.parent.is_dir():
+            raise InvalidInput(name, "must lie in a directory that exists", f"'{path.parent}'", "Create it first.")

@@ -26,24 +26,27 @@ from adaptive_ot.workbench.benchmark.table import (
 )
 from adaptive_ot.workbench.files import trouble
 from adaptive_ot.workbench.report.contents import Note, Page, Part, Picture, Table
-from adaptive_ot.workbench.report.fields import counted, folded, read_fields
+from adaptive_ot.workbench.report.fields import folded, read_fields
 from adaptive_ot.workbench.report.pictures import drawn
+from adaptive_ot.workbench.wording import counted
 
 RESULTS = "results.json"
 
-# More cells that have not run are only counted.
+# Cells without a result that are listed; more are only counted.
 CELLS_LISTED = 200
+CELL = ("method", "dataset", "task", "seed")
 
 
 def page_of(path: Path) -> Page:
-    """What was compared, what came of it, what failed, and what is still to do."""
+    """The comparison, failures, and the cells that have not run yet."""
     study, outcomes = read_benchmark(path)
     kind = "sensitivity" if "grid" in study.settings else "deep" if "recipe" in study.settings else "features"
     parts = _to_do(study, outcomes)
     if outcomes:
-        with trouble(f"benchmark '{path}'", "must hold a plan of this version"):
-            parts += (_sensitivity if kind == "sensitivity" else _compared)(study, outcomes)
-    parts += _failures(outcomes)
+        parts += _sensitivity(path, study, outcomes) if kind == "sensitivity" else _compared(study, outcomes)
+    failed = [[*_named(each.cell), each.error] for each in outcomes if each.numbers is None]
+    if failed:
+        parts.append(Table("Failed", (*CELL, "error"), failed, "They run again when the command is given again."))
     if kind != "features":
         parts += _training(path, study)
     parts.append(folded("Plan", study.record()))
@@ -54,44 +57,58 @@ def page_of(path: Path) -> Page:
     return Page(f"Benchmark of {names[kind]}: {', '.join(dict(study.tasks))}", size, parts)
 
 
+def _to_do(study: Study, outcomes: list[Outcome]) -> list[Part]:
+    done = {outcome.cell for outcome in outcomes}
+    left = [cell for cell in study.cells if cell not in done]
+    if not left:
+        return []
+    note = f"{len(left):,} of {len(study.cells):,} cells have not run yet. Give the same command again to continue."
+    shown = f"The first {CELLS_LISTED}." if len(left) > CELLS_LISTED else ""
+    return [Note(note, "warning"), Table("Not run yet", CELL, [_named(cell) for cell in left[:CELLS_LISTED]], shown)]
+
+
+def _named(cell: Cell) -> list[str | float | None]:
+    return [cell.method, cell.group, cell.task, cell.seed]
+
+
 def _compared(study: Study, outcomes: list[Outcome]) -> list[Part]:
-    """Methods x tasks, as a table and as a picture; and what else is known."""
+    """Methods x tasks, as a table and as a picture, and other numbers."""
+    about = ABOUT
+    if "recipe" in study.settings:
+        from adaptive_ot.workbench.benchmark import deep
+
+        about = deep.ABOUT
     columns = accuracy_columns(study, outcomes)
-    parts: list[Part] = [_table("Accuracy", "method", study.methods, columns, caption(study, _about(study)).strip())]
     percent = Percent.of(study, outcomes)
     means = [percent.of_tasks([at]).means() for at in range(len(study.tasks))]
     values, deviations = (np.array([list(map(of, task)) for task in means]).T for of in (mean_of, deviation_of))
     several = len({group for group, _ in study.tasks}) > 1
     names = [f"{group} {task}" if several else task for group, task in study.tasks]
-    light, dark = drawn(lambda: plot.comparison(study.methods, names, values, deviations))
-    parts.append(Picture("Accuracy of every method", light, dark, "Accuracy in percent, by task and method."))
+    picture = drawn(lambda: plot.comparison(study.methods, names, values, deviations))
+    parts: list[Part] = [
+        _table("Accuracy", "method", study.methods, columns, caption(study, about).strip()),
+        Picture("Accuracy of every method", *picture, "Accuracy in percent, by task and method."),
+    ]
     methods, others = other_columns(study, outcomes)
     if others:
         note = ABOUT_ORACLES if any(ORACLE_MARK in column.heading for column in others) else ""
-        rows = [[method, *(_number(column.texts[k]) for column in others)] for k, method in enumerate(methods)]
-        headings = ["method", *(column.heading for column in others)]
-        parts.append(Table("Other numbers", headings, rows, f"Means over tasks and seeds. {note}".strip()))
+        parts.append(_table("Other numbers", "method", methods, others, f"Means over tasks and seeds. {note}".strip()))
     return parts
 
 
-def _sensitivity(study: Study, outcomes: list[Outcome]) -> list[Part]:
+def _sensitivity(path: Path, study: Study, outcomes: list[Outcome]) -> list[Part]:
     from adaptive_ot.workbench.benchmark.sensitivity import ABOUT, curves, part_of, sweeps_of
 
-    light, dark = drawn(lambda: curves(study, outcomes))
-    parts: list[Part] = [Picture("Sensitivity", light, dark, "Accuracy over the values of every parameter.", ABOUT)]
-    for sweep in sweeps_of(study):
-        part, chosen = part_of(study, outcomes, sweep)
+    with trouble(f"benchmark '{path}'", "must hold a plan of this version"):
+        grids = [(sweep.parameter, *part_of(study, outcomes, sweep)) for sweep in sweeps_of(study)]
+        if study.settings["baseline"] not in (None, *study.methods):
+            raise ValueError("a baseline that is no method")
+    picture = drawn(lambda: curves(study, outcomes))
+    parts: list[Part] = [Picture("Sensitivity", *picture, "Accuracy over the values of every parameter.", ABOUT)]
+    for parameter, part, chosen in grids:
         columns = accuracy_columns(part, chosen)
-        parts.append(_table(sweep.parameter, sweep.parameter, part.methods, columns, caption(part, "").strip()))
+        parts.append(_table(parameter, parameter, part.methods, columns, caption(part, "").strip()))
     return parts
-
-
-def _about(study: Study) -> str:
-    if "recipe" not in study.settings:
-        return ABOUT
-    from adaptive_ot.workbench.benchmark.deep import ABOUT as OF_NETWORKS
-
-    return OF_NETWORKS
 
 
 def _table(heading: str, first: str, names: Sequence[str], columns: list[Column], note: str) -> Table:
@@ -111,60 +128,33 @@ def _table(heading: str, first: str, names: Sequence[str], columns: list[Column]
 
 
 def _cell(column: Column, k: int) -> str | float | None:
-    if column.values is None:
-        return _number(column.texts[k])
-    return column.texts[k] if np.isnan(column.values[k]) and column.texts[k] != MISSING else _rounded(column.values[k])
-
-
-def _rounded(value: float) -> float | None:
-    return None if np.isnan(value) else round(value, 1)
-
-
-def _number(text: str) -> str | float | None:
-    """As a number, if it is one."""
+    """A rounded number, a word such as "failed", or None where nothing is known."""
+    text = column.texts[k]
+    if column.values is not None:
+        return text if np.isnan(column.values[k]) and text != MISSING else _rounded(column.values[k])
     try:
         return float(text)
     except ValueError:
         return None if text in ("", MISSING) else text
 
 
-def _to_do(study: Study, outcomes: list[Outcome]) -> list[Part]:
-    done = {outcome.cell for outcome in outcomes}
-    left = [cell for cell in study.cells if cell not in done]
-    if not left:
-        return []
-    note = f"{len(left):,} of {len(study.cells):,} cells have not run yet. The command that started it goes on."
-    shown = f"The first {CELLS_LISTED}." if len(left) > CELLS_LISTED else ""
-    rows = [_named(cell) for cell in left[:CELLS_LISTED]]
-    return [Note(note, "warning"), Table("Not run yet", ("method", "dataset", "task", "seed"), rows, shown)]
-
-
-def _failures(outcomes: list[Outcome]) -> list[Part]:
-    rows = [[*_named(each.cell), each.error] for each in outcomes if each.numbers is None]
-    if not rows:
-        return []
-    note = "They are tried again when the command is given again."
-    return [Table("Failed", ("method", "dataset", "task", "seed", "error"), rows, note)]
-
-
-def _named(cell: Cell) -> list[str | float | None]:
-    return [cell.method, cell.group, cell.task, cell.seed]
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(value, 1)
 
 
 def _training(path: Path, study: Study) -> list[Part]:
-    """How the runs of all cells went, as far as their directories are there."""
+    """Accuracy over the steps of all runs whose directories are there."""
     from adaptive_ot.workbench.report.curves import accuracy_curves, read_curves
 
-    runs = read_curves(path, study)
-    if not runs:
+    curves = read_curves(path, study)
+    if not curves:
         return []
-    light, dark = drawn(lambda: accuracy_curves(runs))
     text = "Accuracy on the target over the steps of every training: a line for every method and seed."
-    return [Picture("Training", light, dark, text, text)]
+    return [Picture("Training", *drawn(lambda: accuracy_curves(curves)), text, text)]
 
 
 def _environment(path: Path) -> list[Part]:
-    """What it was computed with, which the results of a finished benchmark say."""
+    """The environment, from the results of a finished benchmark."""
     if not path.exists():
         return []
     try:

@@ -1,4 +1,4 @@
-"""What a page can hold. Readers of runs make these, `html/page.py` turns them into HTML; neither knows the other."""
+"""The parts of a page. Readers of runs make these, `html/page.py` renders them; neither knows the other."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ import numpy as np
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Samples:
-    """One side of a match.
+    """One side of a match, one entry for each sample.
 
     Attributes
     ----------
     names
-        What to call each: the name of a file, the number of a row.
+        File names or row numbers.
     weights
-        How much mass each may send or receive.
+        The mass that each may send or receive.
     labels
-        Their classes, if known. Those of a target are only shown, never used to match.
+        Classes, if known. Those of a target are only shown, never used to match.
     predicted
-        What a classifier says of them, if there is one.
+        Predictions of a classifier, if there is one.
     images
-        A small PNG or JPEG of each, if they are images.
+        Small PNG or JPEG files, if the samples are images.
     values, columns
-        Otherwise some numbers of each, one row a sample, and what the columns are called.
+        Otherwise some numbers, one row a sample, and the names of the columns.
     """
 
     names: Sequence[str]
@@ -40,7 +40,7 @@ class Samples:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Match:
-    """Two sides, and the mass of the pairs that carry any: source `rows[k]` sends `mass[k]` to target `columns[k]`."""
+    """Two sides and the pairs that carry mass: source `rows[k]` sends `mass[k]` to target `columns[k]`."""
 
     source: Samples
     target: Samples
@@ -50,7 +50,7 @@ class Match:
 
 
 class Facts(NamedTuple):
-    """Names and what they are, as in a summary or a configuration; folded away at first if `folded`."""
+    """Names and values, as of a summary or a configuration; collapsed at first if `folded`."""
 
     heading: str
     rows: Sequence[tuple[str, str]]
@@ -58,7 +58,7 @@ class Facts(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Rows that can be sorted by any column; None is a dash, and cells (row, column) in `bold` stand out."""
+    """Rows that can be sorted by any column. None is shown as a dash, cells (row, column) in `bold` stand out."""
 
     heading: str
     columns: Sequence[str]
@@ -68,7 +68,7 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A PNG for light screens and paper, and one for dark screens; `text` says what is to be seen, for who cannot."""
+    """A PNG for light screens and paper, and one for dark screens; `text` describes it for those who cannot see it."""
 
     heading: str
     light: bytes
@@ -78,7 +78,7 @@ class Picture(NamedTuple):
 
 
 class Explorer(NamedTuple):
-    """The match, to be looked at pair by pair."""
+    """A match that can be browsed pair by pair."""
 
     heading: str
     match: Match
@@ -96,8 +96,6 @@ Part = Facts | Table | Picture | Explorer | Note
 
 
 class Page(NamedTuple):
-    """A title, a line below it, and what there is to see, in order."""
-
     title: str
     subtitle: str
     parts: Sequence[Part]

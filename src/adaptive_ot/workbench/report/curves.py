@@ -1,13 +1,12 @@
-"""How the trainings of a deep benchmark went, all of them in one picture."""
+"""The accuracy of all trainings of a deep benchmark over their steps, in one picture."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import cycle, product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adaptive_ot.deep.run_directory import METRICS, read_metrics
+from adaptive_ot.deep.run_directory import read_metrics
 from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
 from adaptive_ot.plot.names import written
 from adaptive_ot.workbench.benchmark.deep import directory_name
@@ -22,7 +21,7 @@ DASHES = ("-", "--", ":", "-.")
 WIDTH = 3
 
 
-class Run(NamedTuple):
+class AccuracyCurve(NamedTuple):
     """The accuracy in percent at some steps of one training."""
 
     method: str
@@ -30,44 +29,39 @@ class Run(NamedTuple):
     accuracies: list[float]
 
 
-def read_curves(directory: Path, study: Study) -> dict[str, list[Run]]:
-    """The runs of every task whose directories are there, finished or not."""
-    runs: dict[str, list[Run]] = {}
+def read_curves(directory: Path, study: Study) -> dict[str, list[AccuracyCurve]]:
+    """The curves of every task whose runs are there, finished or not."""
+    curves: dict[str, list[AccuracyCurve]] = {}
     for cell in study.cells:
-        path = directory / "runs" / directory_name(cell)
-        if not (path / METRICS).is_file():
-            continue
-        known = [line for line in read_metrics(path) if "accuracy" in line]
+        lines = read_metrics(directory / "runs" / directory_name(cell))
+        known = {line["step"] + 1: 100 * line["accuracy"] for line in lines if "accuracy" in line}
         if known:
-            run = Run(cell.method, [line["step"] + 1 for line in known], [100 * line["accuracy"] for line in known])
-            runs.setdefault(cell.task, []).append(run)
-    return runs
+            curve = AccuracyCurve(cell.method, list(known), list(known.values()))
+            curves.setdefault(cell.task, []).append(curve)
+    return curves
 
 
-def accuracy_curves(runs: Mapping[str, list[Run]]) -> Figure:
-    """One panel a task, on one scale; every method has its colour, and every seed its line."""
-    methods = list(dict.fromkeys(run.method for of_task in runs.values() for run in of_task))
-    looks = cycle(product(DASHES, CURVE_COLOURS))  # all colours before another dash
-    styles: dict[str, Any] = {
-        method: {"color": colour, "linestyle": dash} for method, (dash, colour) in zip(methods, looks, strict=False)
-    }
-    across = min(WIDTH, len(runs))
-    down = -(-len(runs) // across)
+def accuracy_curves(curves: Mapping[str, list[AccuracyCurve]]) -> Figure:
+    """One panel a task, on one scale; a colour and dash for every method, a line for every seed."""
+    methods = list(dict.fromkeys(curve.method for of_task in curves.values() for curve in of_task))
+    across = min(WIDTH, len(curves))
+    down = -(-len(curves) // across)
     figure = new_figure((1 + 3.4 * across, 1 + 2.6 * down))
     grid = panels(figure, down, across, sharey=True)
-    for ax in grid.flat[len(runs) :]:
+    for ax in grid.flat[len(curves) :]:
         ax.remove()
     lines = {}
-    for ax, (task, of_task) in zip(grid.flat, runs.items(), strict=False):
+    for ax, (task, of_task) in zip(grid.flat, curves.items(), strict=False):
         for method, steps, accuracies in of_task:
-            mark = "o" if len(steps) == 1 else None
-            style = {**styles[method], "marker": mark, "markersize": 4, "linewidth": 1.4, "alpha": 0.85}
+            dash, colour = divmod(methods.index(method), len(CURVE_COLOURS))  # all colours before another dash
+            style: Any = {"color": CURVE_COLOURS[colour], "linestyle": DASHES[dash % len(DASHES)]}
+            style |= {"marker": "o" if len(steps) == 1 else None, "markersize": 4, "linewidth": 1.4, "alpha": 0.85}
             (lines[method],) = ax.plot(steps, accuracies, label=written(method), **style)
         ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
         ax.set_title(written(task), fontsize="medium")
     for ax in grid[:, 0]:
         ax.set_ylabel("accuracy (%)")
-    for ax in grid.flat[max(0, len(runs) - across) : len(runs)]:
+    for ax in grid.flat[max(0, len(curves) - across) : len(curves)]:
         ax.set_xlabel("step")
     legend(figure, [lines[method] for method in methods], loc="outside upper center", ncols=min(4, len(methods)))
     return figure

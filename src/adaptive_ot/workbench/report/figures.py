@@ -22,24 +22,15 @@ from adaptive_ot.workbench.benchmark.sampling import DomainPair
 EPSILONS = (0.02, 0.1, 0.5)
 EPSILON, SMALL = 0.1, 0.02
 
-# So many numbers of classes are missing in the target, at most; and so many times the exact solver is stopped.
+# The most numbers of classes that are dropped from the target, and how often the exact solver is stopped early.
 MISSING = 10
 STOPS = 16
 
 
 class Domains(NamedTuple):
-    """Two domains, and what is known and said of them.
+    """Features of sources and targets, one sample a row, and class probabilities of targets.
 
-    Attributes
-    ----------
-    x, z
-        Features of sources and targets, one sample a row.
-    q
-        Class probabilities of targets, columns in the order of `classes`.
-    source_labels, target_labels
-        Places of the true classes. Those of targets sort pictures and tell what overlaps; no plan uses them.
-    classes
-        Their names.
+    Labels are places in `classes`. Those of targets sort pictures and tell the true overlap; no plan uses them.
     """
 
     x: np.ndarray
@@ -50,7 +41,7 @@ class Domains(NamedTuple):
     classes: tuple[str, ...]
 
     def without(self, missing: Collection[int]) -> Domains:
-        """The same, some classes missing in the target."""
+        """The same domains, with some classes missing in the target."""
         kept = ~np.isin(self.target_labels, list(missing))
         return self._replace(z=self.z[kept], q=self.q[kept], target_labels=self.target_labels[kept])
 
@@ -69,7 +60,7 @@ class Domains(NamedTuple):
 
 
 def class_to_drop(domains: Domains, name: str | None) -> int:
-    """The place of the class of this name; by default, of the one that the target has most of."""
+    """The place of the class of this name; by default of the most frequent class of the target."""
     counts = np.bincount(domains.target_labels, minlength=len(domains.classes))
     if np.count_nonzero(counts) < 2:
         rule, given = "must leave another class in the target", "a target of one class"
@@ -84,14 +75,9 @@ def class_to_drop(domains: Domains, name: str | None) -> int:
 
 
 def figures_of(domains: Domains, drop: int) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """The name of each figure, and what draws it; the work is done when it is called for.
+    """The name of each figure, and the function that computes and draws it.
 
-    Parameters
-    ----------
-    domains
-        From which they are drawn.
-    drop
-        The class that is missing in the target of ``labels_missing``, and the first to be missing in ``overlap``.
+    The class `drop` is missing in the target of ``labels_missing``, and is the first to be missing in ``overlap``.
     """
     yield "plans", lambda: plot.plans(_plans(domains.cost()), *domains.names())
     yield "labels", lambda: _by_label(domains)
@@ -111,7 +97,7 @@ def _by_label(domains: Domains) -> Any:
 
 
 def _masses(domains: Domains, first: int) -> tuple[list[float], dict[str, list[float]]]:
-    """The true overlap and the mass of adaptive transport, with no, one, two ... classes missing in the target."""
+    """The true overlap and the mass of adaptive transport, with 0, 1, 2, ... classes missing in the target."""
     held = np.unique(domains.target_labels)
     order = [first, *(label for label in held.tolist() if label != first)]
     overlaps: list[float] = []
@@ -125,7 +111,7 @@ def _masses(domains: Domains, first: int) -> tuple[list[float], dict[str, list[f
 
 
 def _traces(cost: JointCost) -> dict[str, list[Progress]]:
-    """What is proved after how many steps: of exact solves stopped early, and of an entropic one."""
+    """The bounds proved after some steps: by exact solves that were stopped early, and by an entropic solve."""
     traces: dict[str, list[Progress]] = {"exact": []}
     pivots = solve(cost).iterations
     for limit in np.unique(np.geomspace(1, max(1, pivots), STOPS).round().astype(int)):

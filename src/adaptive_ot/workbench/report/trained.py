@@ -13,28 +13,30 @@ from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.device import pick_device
 from adaptive_ot.deep.embedding import Embedding, Side, embed
-from adaptive_ot.deep.judging import Result
 from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.methods.transport import TransportMethod
+from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import METRICS, read_account
 from adaptive_ot.errors import AdaptiveOTError
 from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
-from adaptive_ot.workbench.report.fields import counted, folded
-from adaptive_ot.workbench.report.pictures import drawn
-from adaptive_ot.workbench.report.solutions import explorer, match_of, weigh_the_same
-from adaptive_ot.workbench.report.thumbnails import thumbnails
+from adaptive_ot.workbench.report.fields import folded
+from adaptive_ot.workbench.report.matches import BY_CLASS, explorer, match_of, weigh_the_same
+from adaptive_ot.workbench.report.pictures import drawn, thumbnails
+from adaptive_ot.workbench.wording import counted
 
-# Numbers of a line that make no curve.
+# Values of a metrics line that make no curve.
 NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
 
-ROOMS = "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
-NEIGHBOURS = "What decides is not what an image itself is taken for, but its neighbours in the target."
+CAPACITIES = (
+    "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
+)
+NEIGHBOURS = "The class of a target image is taken from its neighbours in the target, not from its own prediction."
 
 ORACLE = "oracle: judged by labels of the target, which the training never sees"
 
 
 def page_of(path: Path, *, root: Path | None, samples: int, device: str, report: Callable[[str], None]) -> Page:
-    """How a run went, finished or not, and whom its network and its method would match."""
+    """How a run went, finished or not; if finished, also the match of some images by its network and its method."""
     account = read_account(path)
     config, lines = account.config, account.lines
     result = None if account.result is None else Result.of(account.result, path)
@@ -42,8 +44,7 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
     if any(set(line) - NOT_DRAWN for line in lines):
         report("drawing how it went")
         text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
-        light, dark = drawn(lambda: plot.training(lines))
-        parts.append(Picture("Training", light, dark, text))
+        parts.append(Picture("Training", *drawn(lambda: plot.training(lines)), text))
     elif result:
         parts.append(Note(f"How the training went cannot be drawn: {METRICS} holds no numbers.", "warning"))
     parts += _classes(result, lines)
@@ -51,8 +52,8 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
         parts += _explored(path, config, root, samples, device, report)
     parts.append(folded("Configuration", config.record()))
     for number, each in enumerate(account.environments, start=1):
-        title = "Environment" if len(account.environments) == 1 else f"Environment {number}"
-        parts.append(folded(title, each if isinstance(each, Mapping) else {"unknown": each}))
+        heading = "Environment" if len(account.environments) == 1 else f"Environment {number}"
+        parts.append(folded(heading, each if isinstance(each, Mapping) else {"unknown": each}))
     title = f"{config.method}: {config.source} to {config.target}"
     return Page(title, f"A training run of adaptive-ot on {config.dataset}", parts)
 
@@ -62,8 +63,8 @@ def _so_far(lines: list[dict[str, Any]], iterations: int) -> Note:
     last = next((line for line in reversed(lines) if "accuracy" in line), None)
     so_far = f" It had {last['accuracy']:.1%} of the target right at step {int(last['step']) + 1:,}." if last else ""
     return Note(
-        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the command that started "
-        "it again, and it goes on. Who is matched with whom can be seen when it is finished.",
+        f"This run is not finished: it was at step {step:,} of {iterations:,}.{so_far} Give the same command "
+        "again to continue. Who is matched with whom can be seen when it is finished.",
         "warning",
     )
 
@@ -93,13 +94,15 @@ def _classes(result: Result | None, lines: list[dict[str, Any]]) -> list[Table]:
     else:
         return []
     rows = [(name, round(100 * accuracy, 1)) for name, accuracy in per_class.items()]
-    return [Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Labels of the target tell.")]
+    return [
+        Table("Accuracy by class", ("class", "accuracy in percent"), rows, f"{when} Judged by labels of the target.")
+    ]
 
 
 def _explored(
     path: Path, config: Config, root: Path | None, samples: int, device: str, report: Callable[[str], None]
 ) -> list[Part]:
-    """The plan over some images; or why there is none, if that is not for the caller to mend now."""
+    """The plan over some images, or a note why there is none. Wrong arguments of the caller are refused."""
     pick_device(device)
     if root is not None:
         read_domains(config.dataset, root, config.source, config.target, config.target_classes)
@@ -122,19 +125,18 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
     solution = method.match(embedding.pair())
     if not solution.status.succeeded:
         parts.append(Note(f"The plan is not as precise as asked: {solution.status.value}.", "warning"))
-    names = np.array(classes)
-    light, dark = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
-    text = "How much every class sends and receives, and what it has."
-    about = (
+    problem, names = solution.problem, np.array(classes)
+    caption = (
         f"{len(source.names):,} images of {config.source}, as many of every class as there are, and "
         f"{len(target.names):,} of {config.target}, at random. Labels of the target are shown, and not used."
     )
-    problem = solution.problem
     if not weigh_the_same(problem.source_weights):
-        about = f"{about} {ROOMS}"
+        caption = f"{caption} {CAPACITIES}"
     if method.neighbours is not None:
-        about = f"{about} {NEIGHBOURS}"
-    parts.append(Picture("Mass between classes", light, dark, text, about))
+        caption = f"{caption} {NEIGHBOURS}"
+    picture = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
+    heading, text = BY_CLASS
+    parts.append(Picture(heading, *picture, text, caption))
     sides = (source, problem.source_weights), (target, problem.target_weights)
     match = match_of(solution, *(_samples(side, weights, classes) for side, weights in sides))
     return [*parts, explorer(match, len(solution.support[0]), solution.mass)]

@@ -1,19 +1,18 @@
-"""A match, made small enough for a page: sums over everything, and only those pairs that somebody can ask for.
+"""A match, made small enough for a page: sums over everything, and only those pairs that a reader can ask for.
 
-What `explore` returns is all that the scripts know; `model.js` takes it as it is. Samples, classes and groups go by
-their number, groups of sources are rows, and blocks and cells count row by row:
+The scripts know nothing but the result of `explore`, which `model.js` takes as it is. Samples, classes and groups go by
+number, groups of sources are rows, and blocks and cells are counted row by row:
 
-- mass, count, traces: all that moved, the number of pairs worth a look, and of those that are not
+- mass, count, traces: the transported mass, the number of pairs that are listed, and of those that are too faint
 - most: how many pairs are kept of a sample (partners), of a block and of all
 - classes: their names
-- source, target: lists with an entry for every sample (names, weights, moved, partners, group; images, values, class,
-  predicted, each or None), with one for every group (groups, sizes), the samples that are left alone (left), what the
-  groups are (kind), what the values are called (columns), and how many there were (width)
-- pairs: lists of source, target and mass, sorted by mass; whoever wants the strongest of a sample, a block or a cell
-  takes the first he finds
+- source, target: lists with an entry for every sample (names, weights, moved, partners, group, line of the map; images,
+  values, class, predicted, each or None), with one for every group (groups, sizes), the samples that are left alone
+  (left), the kind of the groups (kind), the names of the values (columns), and how many values there were (width)
+- pairs: lists of source, target and mass, sorted by mass: the strongest of a sample, a block or a cell come first
 - blocks: the mass of every pair of groups, and the number of its pairs
 - map: its height and width, and of the cells with pairs: their numbers (cells), mass and count
-- plan, disagreements: the class by the plan of every target (-1: none), and the targets that are predicted otherwise
+- plan, disagreements: the class of every target by the plan (-1: none), and the targets that are predicted otherwise
 """
 
 from __future__ import annotations
@@ -24,29 +23,29 @@ import numpy as np
 
 from adaptive_ot.solution import marginal
 from adaptive_ot.workbench.report.contents import Match, Samples
-from adaptive_ot.workbench.report.html.groups import Axis, Classes, axes, number_classes
-from adaptive_ot.workbench.report.images import within_budget
+from adaptive_ot.workbench.report.html.groups import Axis, axes
 from adaptive_ot.workbench.report.matches import check_match
+from adaptive_ot.workbench.report.pictures import within_budget
 
-# What is kept: so many of the strongest pairs of every sample and every block, and of all.
+# How many of the strongest pairs are kept: of every sample, of every block, and of all.
 PARTNERS = 5
 PAIRS_OF_BLOCK = 24
 PAIRS_OF_ALL = 500
 
-# Sides of the map of samples, and columns of values.
+# The most rows and columns of the map, and columns of values.
 MOST_CELLS = 400
 MOST_COLUMNS = 24
 
 # Less than this share of a weight is rounding.
 ROUNDING = 1e-9
 
-# Less than this share of the strongest is not worth a look: entropic plans leave a trace of mass on every pair.
+# Less than this share of the strongest pair is not listed: entropic plans leave a trace of mass on every pair.
 WORTH_A_LOOK = 0.01
 
-# Whoever moves less than this share of the weight is left alone, as the outliers of an adaptation are.
+# A sample that moves less than this share of its weight is left alone, like the outliers of an adaptation.
 TAKES_PART = 0.5
 
-# These have their images before others have any.
+# This many of every list have their images before any others.
 SHOWN_FIRST = 100
 
 
@@ -57,48 +56,41 @@ class _Pairs(NamedTuple):
     target: np.ndarray
     mass: np.ndarray
 
+    def only(self, chosen: np.ndarray) -> _Pairs:
+        return _Pairs(*(column[chosen] for column in self))
+
 
 def explore(match: Match) -> dict[str, Any]:
-    """What the script of a page needs to know of a match, as plain lists and numbers.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> side = Samples(names=["a", "b"], weights=np.array([0.5, 0.5]), labels=["cat", "dog"])
-    >>> match = Match(source=side, target=side, rows=np.array([1]), columns=np.array([1]), mass=np.array([0.25]))
-    >>> data = explore(match)
-    >>> data["pairs"], data["blocks"]["mass"], data["source"]["left"]
-    ({'source': [1], 'target': [1], 'mass': [0.25]}, [0.0, 0.0, 0.0, 0.25], [0])
-    """
+    """The data for the script of a page, as plain lists and numbers."""
     check_match(match)
-    classes = number_classes(match)
-    rows, columns = axes(match, classes)
+    classes, rows, columns = axes(match)
     everything = _sorted_pairs(match)
     worth = _worth_a_look(match, everything)
-    pairs = _Pairs(*(column[worth] for column in everything))
+    pairs = everything.only(worth)
     all_blocks = rows.members[everything.source] * len(columns.names) + columns.members[everything.target]
     block = all_blocks[worth]
-    height, width = (min(MOST_CELLS, len(axis.members)) for axis in (rows, columns))
-    cell = _lines(rows, height)[pairs.source] * width + _lines(columns, width)[pairs.target]
+    lines = _lines(rows), _lines(columns)
+    height, width = (min(MOST_CELLS, len(line)) for line in lines)
+    cell = lines[0][pairs.source] * width + lines[1][pairs.target]
     kept = _leaders(pairs.source, PARTNERS) | _leaders(pairs.target, PARTNERS)
     kept |= _leaders(block, PAIRS_OF_BLOCK) | _leaders(cell, 1) | (np.arange(len(cell)) < PAIRS_OF_ALL)
-    shown = _Pairs(*(column[kept] for column in pairs))
+    shown = pairs.only(kept)
     cells, of_cell = np.unique(cell, return_inverse=True)
     data = {
         "mass": _short(everything.mass.sum()),
         "count": len(pairs.mass),
         "traces": len(everything.mass) - len(pairs.mass),
         "most": {"partners": PARTNERS, "block": PAIRS_OF_BLOCK, "all": PAIRS_OF_ALL},
-        "classes": classes.names,
-        "source": _side(match.source, rows, everything.source, everything.mass, pairs.source)
-        | {"class": _listed(classes.source), "predicted": _listed(classes.source_predicted)},
-        "target": _side(match.target, columns, everything.target, everything.mass, pairs.target)
-        | {"class": _listed(classes.target), "predicted": _listed(classes.target_predicted)},
+        "classes": classes,
+        "source": _side(match.source, rows, lines[0])
+        | _moved(match.source, everything.source, everything.mass, pairs.source),
+        "target": _side(match.target, columns, lines[1])
+        | _moved(match.target, everything.target, everything.mass, pairs.target),
         "pairs": {"source": shown.source.tolist(), "target": shown.target.tolist(), "mass": _digits(shown.mass)},
         "blocks": _sums(all_blocks, everything.mass, block, len(rows.names) * len(columns.names)),
         "map": {"height": height, "width": width, "cells": cells.tolist()}
         | _sums(of_cell, pairs.mass, of_cell, len(cells)),
-        **_judge(match, classes, everything, np.unique(pairs.target)),
+        **_judge(rows.labels, columns, len(classes), everything, np.unique(pairs.target)),
     }
     return _with_images(match, shown, data)
 
@@ -117,14 +109,13 @@ def _merged(rows: Any, columns: Any, mass: Any, shape: tuple[int, int]) -> tuple
 def _sorted_pairs(match: Match) -> _Pairs:
     """Pairs that carry mass, each once."""
     shape = len(match.source.names), len(match.target.names)
-    rows, columns, mass = _merged(match.rows, match.columns, match.mass, shape)
-    order = np.argsort(-mass, kind="stable")
-    order = order[mass[order] > 0]
-    return _Pairs(rows[order], columns[order], mass[order])
+    pairs = _Pairs(*_merged(match.rows, match.columns, match.mass, shape))
+    order = np.argsort(-pairs.mass, kind="stable")
+    return pairs.only(order[pairs.mass[order] > 0])
 
 
 def _worth_a_look(match: Match, pairs: _Pairs) -> np.ndarray:
-    """Which are not far below the strongest of their source, or of their target, if that moves more than a trace."""
+    """Which pairs are not far below the strongest of their source, or of their target, if that moves notably."""
     worth = np.zeros(len(pairs.mass), dtype=bool)
     for side, index in ((match.source, pairs.source), (match.target, pairs.target)):
         weights, moved = np.asarray(side.weights, np.float64), marginal(index, pairs.mass, len(side.names))
@@ -146,60 +137,71 @@ def _leaders(group: np.ndarray, count: int) -> np.ndarray:
     return leads
 
 
-def _lines(axis: Axis, count: int) -> np.ndarray:
-    """The row (or column) of the map, of so many, that every sample falls into when they are sorted by group."""
-    position = np.empty(len(axis.members), dtype=np.int64)
-    position[np.argsort(axis.members, kind="stable")] = np.arange(len(position))
-    return position * count // max(1, len(position))
+def _lines(axis: Axis) -> np.ndarray:
+    """The row (or column) of the map of every sample, samples sorted by group."""
+    size = len(axis.members)
+    position = np.empty(size, dtype=np.int64)
+    position[np.argsort(axis.members, kind="stable")] = np.arange(size)
+    return position * min(MOST_CELLS, size) // max(1, size)
 
 
 def _sums(group: np.ndarray, mass: np.ndarray, counted: np.ndarray, size: int) -> dict[str, Any]:
-    """The mass of every group, and how many pairs are counted there."""
+    """The mass of every group, and the number of its pairs."""
     return {"mass": _digits(marginal(group, mass, size)), "count": np.bincount(counted, minlength=size).tolist()}
 
 
-def _side(side: Samples, axis: Axis, index: np.ndarray, mass: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
-    size = len(side.names)
-    weights = np.asarray(side.weights, dtype=np.float64)
-    moved = marginal(index, mass, size)
-    left = np.flatnonzero(moved < (TAKES_PART - ROUNDING) * weights)
+def _side(side: Samples, axis: Axis, line: np.ndarray) -> dict[str, Any]:
     values = None if side.values is None else np.asarray(side.values)[:, :MOST_COLUMNS]
     return {
         "names": list(side.names),
-        "weights": _digits(weights),
-        "moved": _digits(moved),
-        "partners": np.bincount(counted, minlength=size).tolist(),
-        "left": left[np.argsort(moved[left] - weights[left], kind="stable")].tolist(),
         "kind": axis.kind,
         "groups": axis.names,
-        "sizes": axis.sizes.tolist(),
+        "sizes": np.bincount(axis.members, minlength=len(axis.names)).tolist(),
         "group": axis.members.tolist(),
+        "line": line.tolist(),
+        "class": None if axis.labels is None else axis.labels.tolist(),
+        "predicted": None if axis.predicted is None else axis.predicted.tolist(),
         "values": None if values is None else [_digits(row) for row in values],
         "columns": list(side.columns)[:MOST_COLUMNS],
         "width": len(side.columns),
     }
 
 
-def _judge(match: Match, classes: Classes, pairs: _Pairs, matched: np.ndarray) -> dict[str, Any]:
-    """The class from which every matched target receives most, and those of which a classifier says another."""
-    if classes.source is None:
+def _moved(side: Samples, index: np.ndarray, mass: np.ndarray, counted: np.ndarray) -> dict[str, Any]:
+    """How much of every sample moves, and which ones are left alone."""
+    size, weights = len(side.names), np.asarray(side.weights, dtype=np.float64)
+    moved = marginal(index, mass, size)
+    left = np.flatnonzero(moved < (TAKES_PART - ROUNDING) * weights)
+    return {
+        "weights": _digits(weights),
+        "moved": _digits(moved),
+        "partners": np.bincount(counted, minlength=size).tolist(),
+        "left": left[np.argsort(moved[left] - weights[left], kind="stable")].tolist(),
+    }
+
+
+def _judge(
+    source_classes: np.ndarray | None, target: Axis, classes: int, pairs: _Pairs, matched: np.ndarray
+) -> dict[str, Any]:
+    """The class from which every matched target receives most, and the targets with another prediction."""
+    if source_classes is None:
         return {"plan": None, "disagreements": None}
-    shape = len(match.target.names), max(1, len(classes.names))
-    targets, labels, received = _merged(pairs.target, classes.source[pairs.source], pairs.mass, shape)
+    shape = len(target.members), max(1, classes)
+    targets, labels, received = _merged(pairs.target, source_classes[pairs.source], pairs.mass, shape)
     order = np.lexsort([labels, -received])
     best = order[_leaders(targets[order], 1)]
     best = best[np.isin(targets[best], matched)]
     plan = np.full(shape[0], -1)
     plan[targets[best]] = labels[best]
-    differ = None if classes.target_predicted is None else (plan >= 0) & (plan != classes.target_predicted)
-    return {"plan": plan.tolist(), "disagreements": None if differ is None else np.flatnonzero(differ).tolist()}
+    differ = None if target.predicted is None else np.flatnonzero((plan >= 0) & (plan != target.predicted)).tolist()
+    return {"plan": plan.tolist(), "disagreements": differ}
 
 
 def _with_images(match: Match, pairs: _Pairs, data: dict[str, Any]) -> dict[str, Any]:
-    """The images of those who are shown first; where room is short, others have none."""
-    n, m = len(match.source.names), len(match.target.names)
-    images = [*([None] * n if match.source.images is None else match.source.images)]
-    images += [*([None] * m if match.target.images is None else match.target.images)]
+    """The images of samples that are shown first; where room is short, others have none."""
+    sides = match.source, match.target
+    n = len(match.source.names)
+    images = [image for side in sides for image in side.images or [None] * len(side.names)]
     ends = np.column_stack([pairs.source, n + pairs.target]).ravel()
     left = data["source"]["left"][:SHOWN_FIRST]
     targets = data["target"]["left"][:SHOWN_FIRST] + (data["disagreements"] or [])[:SHOWN_FIRST]
@@ -210,12 +212,8 @@ def _with_images(match: Match, pairs: _Pairs, data: dict[str, Any]) -> dict[str,
     return data
 
 
-def _listed(numbers: np.ndarray | None) -> list[int] | None:
-    return None if numbers is None else numbers.tolist()
-
-
 def _short(number: Any) -> float | str:
-    """Six digits of it; JSON has no infinities."""
+    """Six digits; JSON has no infinities."""
     return float(f"{number:.6g}") if np.isfinite(number) else str(number)
 
 

@@ -1,4 +1,4 @@
-"""A page: one HTML file that needs nothing else, and lets nothing else in."""
+"""A page: one HTML file that loads nothing, and runs no script but ours."""
 
 from __future__ import annotations
 
@@ -12,33 +12,22 @@ from typing import TYPE_CHECKING, Any
 from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput, MissingDependency
 from adaptive_ot.workbench.report.contents import Explorer, Facts, Note, Page, Picture, Table
-from adaptive_ot.workbench.report.html import words
-from adaptive_ot.workbench.report.html.cells import written
+from adaptive_ot.workbench.report.html import sentences
+from adaptive_ot.workbench.report.html.cells import cells_of
 from adaptive_ot.workbench.report.html.explorer import explore
-from adaptive_ot.workbench.report.images import check_whole, data_uri
+from adaptive_ot.workbench.report.pictures import data_uri
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
 EXPLORER_SCRIPTS = ("model.js", "cards.js", "panel.js", "maps.js", "explorer.js")
 
-PARTS = (Facts, Table, Picture, Explorer, Note)
-
 # HTML knows no control characters but these two, and UTF-8 no surrogates.
 _UNPRINTABLE = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\U0010ffff]")
 
 
 def render(page: Page) -> str:
-    """Turn what there is to see into a page.
-
-    Parameters
-    ----------
-    page
-        What it holds. No text in it is trusted.
-
-    Returns
-    -------
-    The HTML. The only script and style it runs are ours; it loads nothing.
+    """The HTML of a page. No text of the page is trusted.
 
     Examples
     --------
@@ -89,31 +78,24 @@ def _policy(style: str, script: str) -> str:
 
 
 def _view(number: int, part: Any) -> dict[str, Any]:
-    """What the template of a part needs beside the part itself."""
+    """A part, and what its template needs beside it."""
     name = f"parts[{number - 1}]"
-    check.instance(name, part, *PARTS)
+    check.instance(name, part, Facts, Table, Picture, Explorer, Note)
     view: dict[str, Any] = {"id": f"part-{number}", "kind": type(part).__name__.lower(), "part": part}
     if isinstance(part, Table):
-        _check_table(name, part)
-        view["rows"] = written(part)
-        view["numeric"] = [
-            all(row[k].number or row[k].missing for row in view["rows"]) for k in range(len(part.columns))
-        ]
-    if isinstance(part, Picture):
-        for field, image in (("light", part.light), ("dark", part.dark)):
-            check_whole(f"{name}.{field}", image)
-            view[field] = data_uri(f"{name}.{field}", image)
-    if isinstance(part, Explorer):
+        size = len(part.columns)
+        for k, row in enumerate(part.rows):
+            if len(row) != size:
+                rule, remedy = f"must have {size} cells, one a column", "Use None for a cell without a value."
+                raise InvalidInput(f"{name}.rows[{k}]", rule, len(row), remedy)
+        rows = cells_of(part)
+        view |= {"rows": rows, "numeric": [all(row[k].number or row[k].missing for row in rows) for k in range(size)]}
+    elif isinstance(part, Picture):
+        view |= {theme: data_uri(f"{name}.{theme}", getattr(part, theme), whole=True) for theme in ("light", "dark")}
+    elif isinstance(part, Explorer):
         data = explore(part.match)
-        view |= {"data": data, "json": _json(data), "words": words, "summary": words.summary(part.match, data)}
+        view |= {"data": data, "json": _json(data), "sentences": sentences}
     return view
-
-
-def _check_table(name: str, table: Table) -> None:
-    for k, row in enumerate(table.rows):
-        if len(row) != len(table.columns):
-            rule = f"must have {len(table.columns)} cells, one a column"
-            raise InvalidInput(f"{name}.rows[{k}]", rule, len(row), "Use None for a cell without a value.")
 
 
 def _json(data: Any) -> str:
@@ -123,7 +105,7 @@ def _json(data: Any) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """What stands for every value on the page: text without what HTML cannot hold."""
+    """Every value on the page goes through here: text without characters that HTML cannot hold."""
     if not isinstance(value, str) or hasattr(value, "__html__"):
         return value
     return _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", re.sub("\r\n?", "\n", value))

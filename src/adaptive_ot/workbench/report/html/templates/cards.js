@@ -1,27 +1,23 @@
-// Samples and pairs as little cards. Whoever clicks a sample sees it in the panel.
+// Samples and pairs as little cards. A click on a sample shows it in the panel.
 
 const MORE = 48;
 const VALUES = 4;
 
-function show(value) {
-  return typeof value === "number" ? amount(value) : String(value);
-}
-
 function thumbnail(model, side, sample) {
-  const { images } = model[side];
-  if (!images || !images[sample]) return element("span", `dot ${side}`);
+  const uri = model[side].images?.[sample];
+  if (!uri) return element("span", `dot ${side}`);
   const image = element("img", "");
   image.alt = "";
   image.addEventListener("load", () => image.classList.toggle("coarse", image.naturalWidth < 64));
-  image.src = images[sample];
+  image.src = uri;
   return image;
 }
 
 // The first values of a sample, and how many there are.
-function row(model, side, sample) {
+function valueRow(model, side, sample) {
   const { values, columns, width } = model[side];
   if (!values) return null;
-  const cells = columns.slice(0, VALUES).flatMap((column, k) => [column, show(values[sample][k])]);
+  const cells = columns.slice(0, VALUES).flatMap((column, k) => [column, amount(values[sample][k])]);
   const some = width > VALUES ? element("span", "some", `${VALUES} of ${many(width, "value")}`) : null;
   return element("span", "row", ...cells.map((cell) => element("span", "", cell)), some);
 }
@@ -29,7 +25,7 @@ function row(model, side, sample) {
 function sampleButton(model, panel, side, sample, ...notes) {
   const name = model[side].names[sample];
   const lines = [model.classOf(side, sample), ...notes].filter(Boolean).map((note) => element("span", "line", note));
-  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines, row(model, side, sample));
+  const text = element("span", "text", element("span", "name", name.split("/").pop()), ...lines, valueRow(model, side, sample));
   const made = button(`sample ${side}`, () => panel.open(panel.sample(side, sample), made), thumbnail(model, side, sample), text);
   made.title = name;
   made.dataset.sample = sample;
@@ -37,35 +33,26 @@ function sampleButton(model, panel, side, sample, ...notes) {
 }
 
 function pairCard(model, panel, pair) {
-  const { source, target, mass } = model.pairs;
-  return element(
-    "li",
-    "pair",
-    sampleButton(model, panel, "source", source[pair]),
-    element("span", "mass", element("span", "arrow", "→"), amount(mass[pair])),
-    sampleButton(model, panel, "target", target[pair]),
-  );
+  const [source, target] = ["source", "target"].map((side) => sampleButton(model, panel, side, model.pairs[side][pair]));
+  const mass = element("span", "mass", element("span", "arrow", "→"), amount(model.pairs.mass[pair]));
+  return element("li", "pair", source, mass, target);
 }
 
-function partnerCard(model, panel, side, pair) {
-  const mass = `mass ${amount(model.pairs.mass[pair])}`;
-  return element("li", "", sampleButton(model, panel, side, model.pairs[side][pair], mass));
+function sampleCard(model, panel, side, sample, ...notes) {
+  return element("li", "", sampleButton(model, panel, side, sample, ...notes));
 }
 
-function leftCard(model, panel, side, sample) {
-  const weight = model[side].weights[sample], moved = model[side].moved[sample];
-  const told = moved <= ROUNDING * weight ? "left alone" : `${percent((weight - moved) / weight)} of its mass left`;
-  return element("li", "", sampleButton(model, panel, side, sample, told));
+function leftNote({ weights, moved }, sample) {
+  const weight = weights[sample], left = weight - moved[sample];
+  return moved[sample] <= ROUNDING * weight ? "left alone" : `${percent(left / weight)} of its mass left`;
 }
 
-function disagreementCard(model, panel, sample) {
-  const plan = model.plan[sample], predicted = model.target.predicted[sample];
+function disagreementNotes(model, sample) {
+  const plan = model.plan[sample], predicted = model.target.predicted[sample], truth = model.target.class?.[sample];
   const notes = [`plan: ${isolated(model.classes[plan])}`, `prediction: ${isolated(model.classes[predicted])}`];
-  if (model.target.class) {
-    const truth = model.target.class[sample];
-    notes.push(truth === plan ? "the plan is right" : truth === predicted ? "the prediction is right" : "neither is right");
-  }
-  return element("li", "", sampleButton(model, panel, "target", sample, ...notes));
+  if (truth === undefined) return notes;
+  const right = truth === plan ? "the plan is" : truth === predicted ? "the prediction is" : "neither is";
+  return [...notes, `${right} right`];
 }
 
 // A list that grows when asked to.
@@ -87,4 +74,3 @@ function facts(entries) {
   const rows = entries.filter(([, value]) => value !== null);
   return element("dl", "", ...rows.map(([name, value]) => element("div", "", element("dt", "", name), element("dd", "", value))));
 }
-

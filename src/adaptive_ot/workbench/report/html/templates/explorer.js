@@ -3,12 +3,14 @@
 const FIRST = 12;
 
 function fillLists(model, panel, section) {
-  const strongest = model.pairs.mass.map((_, pair) => pair).slice(0, model.most.all);
+  const strongest = [...model.pairs.mass.keys()].slice(0, model.most.all);
+  const left = (side) => [model[side].left, (sample) => sampleCard(model, panel, side, sample, leftNote(model[side], sample))];
+  const differs = (sample) => sampleCard(model, panel, "target", sample, ...disagreementNotes(model, sample));
   const lists = {
     pairs: [strongest, (pair) => pairCard(model, panel, pair)],
-    source: [model.source.left, (sample) => leftCard(model, panel, "source", sample)],
-    target: [model.target.left, (sample) => leftCard(model, panel, "target", sample)],
-    disagreements: [model.disagreements, (sample) => disagreementCard(model, panel, sample)],
+    source: left("source"),
+    target: left("target"),
+    disagreements: [model.disagreements, differs],
   };
   for (const box of section.querySelectorAll("[data-list]")) box.append(...listed(...lists[box.dataset.list], FIRST));
 }

@@ -1,4 +1,4 @@
-// Two maps of a plan. Both tell `panel` what to show: a preview under the pointer, what has the focus for good.
+// Two maps of a plan. The panel previews what is under the pointer, and keeps what has the focus.
 
 const NUMBERS_UP_TO = 12; // groups: beyond, the numbers in the blocks would not fit
 const NAMES_UP_TO = 40;
@@ -7,16 +7,28 @@ const STRONG = 64; // percent of shade: up to here one ink can be read, beyond i
 const REACH = 8; // pixels around the pointer in which a spot counts as meant
 const LARGEST_DOT = 6; // of 800 pixels: a lone cell is drawn at least so large, one of many smaller
 
-// Arrow keys, Home and End within a grid of so many rows and columns.
-function step(key, row, column, rows, columns) {
+// Enter goes to the panel; keys for which `next` knows a place go there.
+function onKeys(box, panel, next, go) {
+  box.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") panel.enter();
+    const place = next(event.key);
+    if (place < 0) return;
+    event.preventDefault();
+    go(place);
+  });
+}
+
+// Arrow keys, Home and End among the blocks of a table; -1 for other keys.
+function stepAmongBlocks(key, block, blocks, columns) {
+  const first = block - (block % columns), last = first + columns - 1;
   switch (key) {
-    case "ArrowUp": return [Math.max(0, row - 1), column];
-    case "ArrowDown": return [Math.min(rows - 1, row + 1), column];
-    case "ArrowLeft": return [row, Math.max(0, column - 1)];
-    case "ArrowRight": return [row, Math.min(columns - 1, column + 1)];
-    case "Home": return [row, 0];
-    case "End": return [row, columns - 1];
-    default: return null;
+    case "ArrowUp": return block < columns ? block : block - columns;
+    case "ArrowDown": return block + columns < blocks ? block + columns : block;
+    case "ArrowLeft": return Math.max(first, block - 1);
+    case "ArrowRight": return Math.min(last, block + 1);
+    case "Home": return first;
+    case "End": return last;
+    default: return -1;
   }
 }
 
@@ -72,7 +84,6 @@ function blockCell(model, block, numbered) {
 
 function moveAmongBlocks(model, panel, table) {
   const cells = [...table.querySelectorAll(".block")];
-  const columns = model.target.groups.length;
   let current = model.heaviestBlock;
   const choose = (block) => {
     for (const [k, chosen] of [[current, false], [block, true]]) {
@@ -93,13 +104,8 @@ function moveAmongBlocks(model, panel, table) {
   table.addEventListener("click", (event) => at(event, (cell) => cell.focus()));
   table.addEventListener("mouseover", (event) => at(event, (_, block) => panel.preview(panel.block(block))));
   table.addEventListener("mouseleave", () => panel.restore());
-  table.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") panel.enter();
-    const next = step(event.key, Math.floor(current / columns), current % columns, cells.length / columns, columns);
-    if (!next) return;
-    event.preventDefault();
-    cells[next[0] * columns + next[1]].focus();
-  });
+  const next = (key) => stepAmongBlocks(key, current, cells.length, model.target.groups.length);
+  onKeys(table, panel, next, (block) => cells[block].focus());
 }
 
 // All samples, in the order of their groups. One blue on any ground: mass is how much of it there is, from none at all.
@@ -138,50 +144,39 @@ function nameGroups(side, box) {
   });
 }
 
-// The place in `cells` of the first that is not before `cell`.
-function firstFrom(cells, cell) {
-  let low = 0, high = cells.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (cells[middle] < cell) low = middle + 1; else high = middle;
-  }
-  return low;
-}
-
-// The place of the cell nearest to (x, y), measured in cells, at most (reachX, reachY) away; -1 if there is none.
+// The place of the cell nearest to (x, y), measured in cells, less than (reachX, reachY) away; -1 if there is none.
 function nearest(map, x, y, reachX, reachY) {
   let best = -1, least = 1;
-  for (let row = Math.max(0, Math.floor(y - reachY)); row <= Math.min(map.height - 1, y + reachY); row++) {
-    const from = firstFrom(map.cells, row * map.width + Math.max(0, Math.floor(x - reachX)));
-    for (let k = from; k < map.cells.length && map.cells[k] <= row * map.width + Math.min(map.width - 1, x + reachX); k++) {
-      const away = Math.hypot(Math.max(0, Math.abs(map.cells[k] % map.width + 0.5 - x) - 0.5) / reachX, Math.max(0, Math.abs(row + 0.5 - y) - 0.5) / reachY);
-      if (away < least) [best, least] = [k, away];
-    }
-  }
+  map.cells.forEach((cell, place) => {
+    const right = Math.max(0, Math.abs((cell % map.width) + 0.5 - x) - 0.5) / reachX;
+    const down = Math.max(0, Math.abs(Math.floor(cell / map.width) + 0.5 - y) - 0.5) / reachY;
+    const away = Math.hypot(right, down);
+    if (away < least) [best, least] = [place, away];
+  });
   return best;
 }
 
 // Left and right go through all cells that carry mass, up and down to the nearest of the next row that has one.
 function stepAmongSpots(map, key, at) {
-  const last = map.cells.length - 1;
-  const row = Math.floor(map.cells[at] / map.width), column = map.cells[at] % map.width;
+  const last = map.cells.length - 1, start = map.cells[at] - (map.cells[at] % map.width);
+  const beside = (place) => {
+    if (place < 0) return at;
+    const row = Math.floor(map.cells[place] / map.width);
+    return nearest(map, (map.cells[at] % map.width) + 0.5, row + 0.5, map.width + 1, 0.5);
+  };
   switch (key) {
     case "ArrowLeft": return Math.max(0, at - 1);
     case "ArrowRight": return Math.min(last, at + 1);
+    case "ArrowUp": return beside(map.cells.findLastIndex((cell) => cell < start));
+    case "ArrowDown": return beside(map.cells.findIndex((cell) => cell >= start + map.width));
     case "Home": return 0;
     case "End": return last;
-    case "ArrowUp":
-    case "ArrowDown": {
-      const edge = key === "ArrowUp" ? firstFrom(map.cells, row * map.width) - 1 : firstFrom(map.cells, (row + 1) * map.width);
-      if (edge < 0 || edge > last) return at;
-      return nearest(map, column + 0.5, Math.floor(map.cells[edge] / map.width) + 0.5, map.width + 1, 0.5);
-    }
     default: return -1;
   }
 }
 
 function sampleMap(model, panel, box) {
-  const [sheet, cursor, said] = [".sheet", ".cursor", ".said"].map((name) => box.querySelector(name));
+  const [sheet, cursor, announced] = [".sheet", ".cursor", ".announced"].map((name) => box.querySelector(name));
   const { map } = model;
   let current = 0;
   drawSamples(model, box.querySelector("canvas"));
@@ -201,7 +196,7 @@ function sampleMap(model, panel, box) {
   const choose = (place) => {
     current = place;
     mark(place);
-    said.textContent = model.aboutPair(model.ofCell.get(map.cells[place])[0]);
+    announced.textContent = model.aboutPair(model.ofCell.get(map.cells[place])[0]);
     panel.pin(panel.cell(place), sheet);
   };
   sheet.addEventListener("mousemove", (event) => {
@@ -213,12 +208,5 @@ function sampleMap(model, panel, box) {
   sheet.addEventListener("click", (event) => { if (placeAt(event) >= 0) choose(placeAt(event)); });
   sheet.addEventListener("focus", () => { if (sheet.matches(":focus-visible")) choose(current); });
   sheet.addEventListener("blur", () => mark(-1));
-  sheet.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") panel.enter();
-    const place = stepAmongSpots(map, event.key, current);
-    if (place < 0) return;
-    event.preventDefault();
-    choose(place);
-  });
+  onKeys(sheet, panel, (key) => stepAmongSpots(map, key, current), choose);
 }
-

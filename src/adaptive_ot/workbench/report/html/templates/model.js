@@ -1,8 +1,9 @@
-// What the page knows of a match. Pairs are sorted by mass: the first of a sample, block or cell are its strongest.
+// The data of a match. Pairs are sorted by mass: the first of a sample, block or cell are its strongest.
 
 const ROUNDING = 1e-9;
 
 function amount(number) {
+  if (typeof number !== "number") return String(number); // JSON has no infinities
   const size = Math.abs(number);
   return size > 0 && size < 1e-4 ? number.toExponential(2) : String(Number(number.toPrecision(3)));
 }
@@ -30,22 +31,14 @@ class Model {
     this.ofSample = { source: new Map(), target: new Map() };
     this.ofBlock = new Map();
     this.ofCell = new Map();
-    const row = this.lines(data.source, data.map.height), column = this.lines(data.target, data.map.width);
     data.pairs.mass.forEach((_, pair) => {
       const source = data.pairs.source[pair], target = data.pairs.target[pair];
       const block = data.source.group[source] * data.target.groups.length + data.target.group[target];
       addUpTo(data.most.partners, this.ofSample.source, source, pair);
       addUpTo(data.most.partners, this.ofSample.target, target, pair);
       addUpTo(data.most.block, this.ofBlock, block, pair);
-      addUpTo(1, this.ofCell, row[source] * data.map.width + column[target], pair);
+      addUpTo(1, this.ofCell, data.source.line[source] * data.map.width + data.target.line[target], pair);
     });
-  }
-
-  // The row or column of the map that every sample of a side falls into when they are sorted by group.
-  lines({ group, sizes }, cells) {
-    const next = [];
-    sizes.reduce((sum, size, k) => ((next[k] = sum), sum + size), 0);
-    return group.map((own) => Math.floor((next[own]++ * cells) / group.length));
   }
 
   sumGroups({ group, groups, moved, weights }) {
@@ -91,7 +84,7 @@ class Model {
     return `${isolated(this.source.names[source[pair]])} to ${isolated(this.target.names[target[pair]])}: mass ${amount(mass[pair])}`;
   }
 
-  // The class of a sample in few words: a bare number would not tell that it is one.
+  // The class of a sample; a bare number would not look like a class.
   classOf(side, sample) {
     const own = this[side];
     if (!own.class) return own.predicted ? `predicted ${isolated(this.classes[own.predicted[sample]])}` : "";
@@ -99,4 +92,3 @@ class Model {
     return /^[0-9]+$/.test(name) ? `class ${name}` : name;
   }
 }
-

@@ -1,6 +1,6 @@
 "use strict";
 
-// Text is only ever set as text: nothing on this page is parsed a second time.
+// Text is only ever set as text, never parsed as HTML.
 function element(tag, className, ...children) {
   const made = document.createElement(tag);
   if (className) made.className = className;
@@ -8,7 +8,7 @@ function element(tag, className, ...children) {
   return made;
 }
 
-// A name of somebody else within a sentence of ours: it cannot turn the words around it from right to left.
+// A name within a sentence must not turn the words around it from right to left.
 function upright(name) {
   return name.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, "");
 }
@@ -56,10 +56,9 @@ for (const table of document.querySelectorAll("table.sortable")) {
   });
 }
 
-// What is folded opens for a link that leads to it, and for paper.
+// Folded parts open for links to them, and for print.
 function unfoldTarget() {
-  const target = location.hash && document.getElementById(location.hash.slice(1));
-  const folded = target && target.querySelector("details");
+  const folded = document.getElementById(location.hash.slice(1))?.querySelector("details");
   if (folded) folded.open = true;
 }
 addEventListener("hashchange", unfoldTarget);
@@ -73,4 +72,3 @@ addEventListener("beforeprint", () => {
 addEventListener("afterprint", () => {
   for (const folded of unfolded) folded.open = false;
 });
-

@@ -1,4 +1,4 @@
-// The place beside the maps that shows what they point at. A view is a function that makes its contents.
+// The box beside the maps that shows what is under the pointer. A view is a function that makes its contents.
 
 class Panel {
   constructor(model, box) {
@@ -8,7 +8,7 @@ class Panel {
     this.beside = matchMedia("(min-width: 62.01rem)");
     this.close();
     box.addEventListener("keydown", (event) => {
-      if (event.key === "Escape" && this.origin) this.origin.focus();
+      if (event.key === "Escape") this.origin?.focus();
     });
   }
 
@@ -48,15 +48,14 @@ class Panel {
   }
 
   close() {
-    const told = "Point at a block or a spot to see who is matched there, click to keep it. Click a sample to see it.";
-    this.hint = () => [element("p", "hint", this.model.count ? told : "Click a sample to see it.")];
-    if (this.origin) this.origin.focus({ preventScroll: true });
+    const maps = this.model.count ? "Point at a block or a spot to see who is matched there, click to keep it. " : "";
+    this.hint = () => [element("p", "hint", `${maps}Click a sample to see it.`)];
+    this.origin?.focus({ preventScroll: true });
     this.pin(this.hint, null);
   }
 
   enter() {
-    const heading = this.box.querySelector("h3");
-    if (heading) heading.focus({ preventScroll: true });
+    this.box.querySelector("h3")?.focus({ preventScroll: true });
   }
 
   top(...children) {
@@ -81,11 +80,11 @@ class Panel {
       if (!pairs.length) {
         const what = mass > 0 ? `Only traces of mass move from here to there, ${amount(mass)} together. ` : "Nothing moves from here to there. ";
         const why = `${model.aboutGroup("source", row)}; ${model.aboutGroup("target", column)}.`;
-        return [top, element("p", "told", what, why)];
+        return [top, element("p", "finding", what, why)];
       }
       const strongest = count > pairs.length ? ` The ${pairs.length} strongest:` : "";
-      const told = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
-      return [top, element("p", "told", told), ...listed(pairs, (pair) => pairCard(model, this, pair), 8)];
+      const text = `Mass ${amount(mass)}, ${percent(mass / model.mass)} of all that moved, in ${many(count, "pair")}.${strongest}`;
+      return [top, element("p", "finding", text), ...listed(pairs, (pair) => pairCard(model, this, pair), 8)];
     };
   }
 
@@ -94,10 +93,10 @@ class Panel {
     return () => {
       const [pair] = model.ofCell.get(model.map.cells[place]);
       const count = model.map.count[place], mass = amount(model.map.mass[place]);
-      const told = count === 1 ? "One pair." : `${many(count, "pair")} with mass ${mass} share this spot. The strongest:`;
+      const text = count === 1 ? "One pair." : `${many(count, "pair")} with mass ${mass} share this spot. The strongest:`;
       const { source, target } = model.pairs;
       const top = this.between(model.source.names[source[pair]], model.target.names[target[pair]]);
-      return [top, element("p", "told", told), element("ol", "cards large", pairCard(model, this, pair))];
+      return [top, element("p", "finding", text), element("ol", "cards large", pairCard(model, this, pair))];
     };
   }
 
@@ -105,10 +104,10 @@ class Panel {
     const { model } = this, own = model[side];
     return () => {
       const top = this.top(side === "source" ? "Source " : "Target ", element("bdi", side, upright(own.names[sample])));
-      const image = own.images && own.images[sample] ? thumbnail(model, side, sample) : null;
+      const image = own.images?.[sample] ? thumbnail(model, side, sample) : null;
       const portrait = element("div", "portrait", image, facts(this.sampleFacts(side, sample)));
       if (own.images && !image) portrait.append(element("p", "hint", "The page has no room for this image."));
-      const values = own.values ? facts(own.columns.map((column, k) => [column, show(own.values[sample][k])])) : "";
+      const values = own.values ? facts(own.columns.map((column, k) => [column, amount(own.values[sample][k])])) : "";
       return [top, portrait, values, ...this.partners(side, sample)];
     };
   }
@@ -134,8 +133,8 @@ class Panel {
     if (!pairs.length) return [];
     const count = model[side].partners[sample];
     const strongest = count > pairs.length ? `; the ${pairs.length} strongest` : "";
-    const told = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
-    return [element("p", "told", told), ...listed(pairs, (pair) => partnerCard(model, this, other, pair), pairs.length)];
+    const text = `${side === "source" ? "Sends to" : "Receives from"} ${many(count, other)}${strongest}:`;
+    const card = (pair) => sampleCard(model, this, other, model.pairs[other][pair], `mass ${amount(model.pairs.mass[pair])}`);
+    return [element("p", "finding", text), ...listed(pairs, card, pairs.length)];
   }
 }
-

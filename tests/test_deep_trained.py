@@ -1,4 +1,4 @@
-"""Finished runs put to use: the same numbers as at their end, and clear words where there is nothing to use."""
+"""Use of finished runs: the same numbers as at their end, and clear errors where there is nothing to use."""
 
 import dataclasses
 import json
@@ -13,10 +13,10 @@ from PIL import Image
 from adaptive_ot.deep import Interrupted, Progress, Result, configure, evaluate, predict, train
 from adaptive_ot.deep.data.augment import test_views as views_of
 from adaptive_ot.deep.embedding import embed
-from adaptive_ot.deep.finished import network_of
-from adaptive_ot.deep.judging import judge
+from adaptive_ot.deep.evaluation import accuracies
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.deep.run_directory import read_run
+from adaptive_ot.deep.trained import network_of
 from adaptive_ot.errors import DataError, InvalidInput
 from patterns import SIZE, stripes
 
@@ -150,20 +150,54 @@ def test_looking_changes_nothing(finished):
 # Runs that cannot be used
 
 
-def both(run):
-    """What both have to say."""
-    messages = []
-    for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu")):
+def refused(run, *others):
+    """The error of evaluate, predict and others, which is the same."""
+    messages = set()
+    for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu"), *others):
         with pytest.raises(InvalidInput) as error:
             look()
-        messages.append(str(error.value))
-    assert messages[0] == messages[1]
-    return messages[0]
+        messages.add(str(error.value))
+    assert len(messages) == 1
+    return messages.pop()
 
 
-def test_a_run_that_is_not_finished(copied):
-    (copied / "result.json").unlink()
-    assert "must be finished; got one that is not" in both(copied)
+def rewrite(path, change):
+    """Change a JSON file."""
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+
+
+def remove_result(run):
+    (run / "result.json").unlink()
+
+
+def remove_network(run):
+    shutil.rmtree(run / "checkpoints")
+
+
+def damage_network(run):
+    newest = max((run / "checkpoints").glob("*.safetensors"))
+    newest.write_bytes(newest.read_bytes()[:-9])
+
+
+def write_another_file(run):
+    (run / "run.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (remove_result, "must be finished; got one that is not"),
+        (remove_network, "must hold its network; got none. Train it again; a benchmark"),
+        (damage_network, "must hold one that is whole; got step 25: "),
+        (shutil.rmtree, "must hold a run.json that can be read"),
+        (write_another_file, "must hold the run.json of a training run"),
+    ],
+)
+def test_runs_that_cannot_be_used(copied, spoil, message):
+    spoil(copied)
+    assert message in refused(copied)
 
 
 def test_a_run_that_was_interrupted(finished, tmp_path):
@@ -173,12 +207,7 @@ def test_a_run_that_was_interrupted(finished, tmp_path):
     config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "stopped")
     with pytest.raises(Interrupted):
         train(config, progress=stop)
-    assert "must be finished" in both(config.output)
-
-
-def test_a_run_without_its_network(copied):
-    shutil.rmtree(copied / "checkpoints")
-    assert "must hold its network; got none. Train it again; a benchmark" in both(copied)
+    assert "must be finished" in refused(config.output)
 
 
 def test_a_run_that_kept_only_an_earlier_network(finished, tmp_path):
@@ -186,20 +215,7 @@ def test_a_run_that_kept_only_an_earlier_network(finished, tmp_path):
     config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "run", checkpoint_every=20)
     assert train(config, keep_network=False).accuracy == finished.accuracy
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*.json")] == ["step-00000020.json"]
-    assert "must hold the network of its last step, 25; got that of step 20" in both(tmp_path / "run")
-
-
-def test_a_run_whose_last_checkpoint_is_damaged(copied):
-    newest = max((copied / "checkpoints").glob("*.safetensors"))
-    newest.write_bytes(newest.read_bytes()[:-9])
-    assert "must hold one that is whole; got step 25: " in both(copied)
-
-
-def test_what_is_no_run(tmp_path):
-    for path in (tmp_path, tmp_path / "missing"):
-        assert "must hold a run.json that can be read" in both(path)
-    (tmp_path / "run.json").write_text("{}")
-    assert "must hold the run.json of a training run" in both(tmp_path)
+    assert "must hold the network of its last step, 25; got that of step 20" in refused(tmp_path / "run")
 
 
 RECORDS = [
@@ -207,47 +223,23 @@ RECORDS = [
     ("data", {"classes": "abcd", "target": 1}),
     ("data", {"classes": [1, 2, 3, 4], "target": "0"}),
     ("data", {"classes": ["a", "b"], "target": "0"}),
-    ("config", {}),
-    ("config.network", "resnet5000"),
-    ("config.network", 3),
-    ("config.bottleneck", "wide"),
-    ("config.bottleneck", 17),
-    ("config.resize", "large"),
-    ("config.root", 3),
-    ("config.settings", 3),
-    ("config.crop", 0),
-    ("config.precision", "many digits"),
-    ("config.iterations", "25"),
-    ("config.iterations", 25.5),
-    ("config.iterations", True),
-    ("config.seed", None),
-    ("config.learning_rate", float("nan")),
-    ("config.momentum", [0.9]),
-    ("config.source", 3),
-    ("config.target_classes", "dog"),
-    ("config.target_classes", [1]),
-    ("config.weights", {}),
-    ("config.test_crops", ["ten"]),
-    ("config.device", None),
-    ("config.storage", {"auto": 1}),
-    ("config.settings", {"beta": float("inf")}),
     ("data", {"classes": [float("nan")]}),
     ("data", [1]),
     ("environments", {}),
+    ("config", {}),
+    *[(f"config.{name}", value) for name, value in (("network", "resnet5000"), ("bottleneck", 17), ("settings", 3))],
+    *[(f"config.{name}", value) for name, value in (("settings", {"beta": float("inf")}), ("seed", None))],
 ]
 
 
 @pytest.mark.parametrize(("place", "value"), RECORDS, ids=str)
 def test_a_record_that_was_tampered_with(copied, place, value):
-    """A clear complaint, whatever it says."""
-    record = json.loads((copied / "run.json").read_text())
-    inside = record
+    """An error, whatever it holds. Values of a config that are wrong are tried with `configure`."""
     *path, last = place.split(".")
-    for name in path:
-        inside = inside[name]
-    inside[last] = value
-    (copied / "run.json").write_text(json.dumps(record))
-    both_or_first(copied)
+    rewrite(copied / "run.json", lambda record: (record[path[0]] if path else record).update({last: value}))
+    for look in (lambda: evaluate(copied, device="cpu"), lambda: predict(copied, [], device="cpu")):
+        with pytest.raises(InvalidInput):
+            look()
 
 
 @pytest.mark.parametrize(
@@ -263,24 +255,19 @@ def test_a_record_that_was_tampered_with(copied, place, value):
 )
 def test_data_that_are_not_those_of_the_network(copied, change):
     """Names in another order would be given to the wrong images without a word."""
-    record = json.loads((copied / "run.json").read_text())
-    record["data"] |= change
-    (copied / "run.json").write_text(json.dumps(record))
-    complaint = both(copied)
+    rewrite(copied / "run.json", lambda record: record["data"].update(change))
+    complaint = refused(copied)
     assert "must belong to this run; got one of other settings or data at step 25. Restore run.json" in complaint
 
 
-def both_or_first(run):
-    for look in (lambda: evaluate(run, device="cpu"), lambda: predict(run, [], device="cpu")):
-        with pytest.raises(InvalidInput):
-            look()
-
-
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"accuracy": 1}', '{"colour": 1}'])
-def test_a_result_that_was_tampered_with(copied, content):
+def test_a_result_that_was_tampered_with(copied, finished, content):
     (copied / "result.json").write_text(content)
     with pytest.raises(InvalidInput, match="run '"):
         evaluate(copied, device="cpu")
+    if content != "{}":  # otherwise it is not run again, either
+        with pytest.raises(InvalidInput, match="run '"):
+            train(dataclasses.replace(read_run(finished.output).config, output=copied))
 
 
 RESULTS = [
@@ -299,43 +286,31 @@ RESULTS = [
 
 @pytest.mark.parametrize(("name", "value"), RESULTS, ids=str)
 def test_results_of_the_wrong_kind(copied, finished, name, value):
-    """Evaluate and train both say which number it is."""
-    record = finished.record() | {name: value}
-    (copied / "result.json").write_text(json.dumps(record))
-    config = dataclasses.replace(read_run(finished.output).config, output=copied)
-    messages = []
-    for look in (lambda: evaluate(copied, device="cpu"), lambda: train(config)):
-        with pytest.raises(InvalidInput, match=f"run '{copied}' must hold a result.json that") as error:
-            look()
-        messages.append(str(error.value))
-    assert value != value or value == float("inf") or f" for {name}" in messages[0]
-    assert messages[0] == messages[1]
+    """The error says which number it is."""
+    (copied / "result.json").write_text(json.dumps(finished.record() | {name: value}))
+    with pytest.raises(InvalidInput, match=f"run '{copied}' must hold a result.json that") as error:
+        evaluate(copied, device="cpu")
+    assert value != value or value == float("inf") or f" for {name}" in str(error.value)
 
 
-def test_every_number_of_a_result_was_tried():
-    assert {name for name, _ in RESULTS} == {each.name for each in dataclasses.fields(Result)} - {"output"}
-
-
-def test_a_finished_run_with_a_broken_result_is_not_run_again_in_silence(copied, finished):
-    config = dataclasses.replace(read_run(finished.output).config, output=copied)
-    (copied / "result.json").write_text('{"accuracy": 1}')
-    with pytest.raises(InvalidInput, match="run '"):
-        train(config)
+def test_every_number_of_a_result_was_tried_and_survives_json(finished):
+    record = json.loads(json.dumps(finished.record()))
+    assert Result.of(record, finished.output) == finished
+    names = {each.name for each in dataclasses.fields(Result)} - {"output"}
+    assert {name for name, _ in RESULTS} == names == record.keys()
 
 
 def test_another_target(finished, tmp_path):
     root = save_folders(tmp_path / "data")
     record = shutil.copytree(finished.output, tmp_path / "run")
-    content = json.loads((record / "run.json").read_text())
-    content["config"]["root"] = str(root)
-    (record / "run.json").write_text(json.dumps(content))
+    rewrite(record / "run.json", lambda content: content["config"].update(root=str(root)))
     assert evaluate(record, device="cpu").accuracy == finished.accuracy  # moved, and still the same
     next((root / "faint" / "down").iterdir()).unlink()
     with pytest.raises(InvalidInput, match="must have the target it was trained with"):
         evaluate(record, device="cpu")
 
 
-def test_arguments_that_are_none(finished):
+def test_arguments_that_are_wrong(finished):
     with pytest.raises(InvalidInput, match=r"^run must be a path; got None"):
         evaluate(None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"^device must be a word; got None"):
@@ -343,32 +318,23 @@ def test_arguments_that_are_none(finished):
     for one in ("x.png", Path("x.png")):
         with pytest.raises(InvalidInput, match=r"^images must be a list of files"):
             predict(finished.output, one)  # type: ignore[arg-type]
-
-
-def test_words_and_devices_that_are_wrong(finished):
     with pytest.raises(InvalidInput, match="test_crops"):
         evaluate(finished.output, test_crops="five")  # type: ignore[arg-type]
-    for device in ("gpu", "cuda:99", "", "meta:meta"):
+    for device in ("gpu", "cuda:99", "", "meta", "meta:meta"):
         with pytest.raises(InvalidInput, match="device must be one that PyTorch can use"):
             evaluate(finished.output, device=device)
 
 
-# judge and Result
+# Accuracies and Result
 
 
-def test_judging_by_loops():
+def test_accuracies_by_loops():
     rng = np.random.default_rng(0)
     labels, predicted = rng.integers(0, 4, 200), rng.integers(0, 5, 200)
-    found = judge(predicted, labels, ("a", "b", "c", "d", "absent"))
+    found = accuracies(predicted, labels, ("a", "b", "c", "d", "absent"))
     shares = {name: [] for name in "abcd"}
     for guess, label in zip(predicted, labels, strict=True):
         shares["abcd"[label]].append(float(guess == label))
-    assert found.per_class == pytest.approx({name: np.mean(each) for name, each in shares.items()})
-    assert found.mean_class == pytest.approx(np.mean([np.mean(each) for each in shares.values()]))
-    assert found.overall == pytest.approx(np.mean(np.concatenate([*shares.values()])))
-
-
-def test_results_survive_json(finished):
-    record = json.loads(json.dumps(finished.record()))
-    assert "output" not in record
-    assert Result.of(record, finished.output) == finished
+    assert found["per_class"] == pytest.approx({name: np.mean(each) for name, each in shares.items()})
+    assert found["mean_class_accuracy"] == pytest.approx(np.mean([np.mean(each) for each in shares.values()]))
+    assert found["accuracy"] == pytest.approx(np.mean(np.concatenate([*shares.values()])))

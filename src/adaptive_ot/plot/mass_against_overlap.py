@@ -1,4 +1,4 @@
-"""Does as much move as there is in common?"""
+"""Transported mass over the true overlap of two datasets."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.plot.canvas import axes, colours, curve_style, legend
-from adaptive_ot.plot.given import named, numbers
 from adaptive_ot.plot.names import written
 
 if TYPE_CHECKING:
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 
 def mass_against_overlap(overlap: Any, mass: Mapping[str, Sequence[float]], ax: Axes | None = None) -> Axes:
-    """Draw how much mass methods move, over how much two datasets have in common.
+    """Draw the mass that methods transport over the overlap of two datasets.
 
     Parameters
     ----------
     overlap
-        The true overlap of several pairs of datasets: the most mass that equal classes, say, can exchange.
+        The true overlap of several pairs of datasets, for example the largest mass that equal classes can exchange.
     mass
-        What each method moved, in the same order, under its name.
+        The transported masses of each method, by name, in the same order.
     ax
-        Where to draw; by default on a new figure, which is ``ax.figure``.
+        The axes to draw on; by default those of a new figure, ``ax.figure``.
 
     Returns
     -------
-    The axes. On the dotted diagonal mass and overlap are equal; a thin line is the trend of a method (least squares).
+    The axes. On the dotted diagonal, mass equals overlap; a thin line is the least-squares trend of a method.
 
     Examples
     --------
@@ -39,13 +39,13 @@ def mass_against_overlap(overlap: Any, mass: Mapping[str, Sequence[float]], ax: 
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['mass = overlap', 'adaptive', 'partial']
     """
-    common = numbers("overlap", overlap)
-    named("mass", mass)
-    moved = {name: numbers(f"mass[{name!r}]", values, common.shape) for name, values in mass.items()}
+    common = check.numbers("overlap", overlap)
+    check.mapping("mass", mass)
+    moved = {name: check.numbers(f"mass[{name!r}]", values, common.shape) for name, values in mass.items()}
     everything = np.concatenate([common, *moved.values()])
     if not common.size or everything.min() < 0:
         given = f"{everything.min():g}" if common.size else "no numbers"
-        raise InvalidInput("overlap and mass", "must be at least 0, and some", given, "Give shares of the whole mass.")
+        raise InvalidInput("overlap and mass", "must be numbers from 0", given, "Give shares of the whole mass.")
     ax = axes(ax, (6.4, 6))
     end = 1.03 * max(1.0, everything.max())
     handles: list[Any] = ax.plot([0, end], [0, end], ":", color=colours().text, linewidth=1.2, label="mass = overlap")

@@ -1,9 +1,9 @@
-"""Plans between points: lines and marks."""
+"""A plan between points: lines and marks."""
 
 from __future__ import annotations
 
-from itertools import cycle
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import cycle, islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,15 +12,15 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, axes, legend, mass_of, settle
-from adaptive_ot.plot.columns import LONGEST_COLUMN, dress, in_columns
-from adaptive_ot.solution import Solution
+from adaptive_ot.plot.columns import LONGEST_COLUMN, in_columns, label_columns
+from adaptive_ot.solution import Solution, Support
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SIDES = (("source", "o"), ("target", "^"))
 
-# Beyond this many points the principal axes are fitted on an even selection of them.
+# The principal axes of more points are computed from an even selection of this size or twice as many.
 POINTS_FOR_AXES = 2000
 
 
@@ -39,19 +39,19 @@ def transport(
     Parameters
     ----------
     solution
-        What to draw.
+        The solution to draw.
     source_points, target_points
-        Where the points are; by default the points of a `DistanceCost` or `JointCost`. In one dimension sources lie on
-        a line above the targets; beyond two, all points are shown in the plane of their first two principal components.
-        Up to 60 sources x1, x2, ... and targets z1, z2, ... need no points: they stand in two columns, by cluster.
+        The points; by default those of a `DistanceCost` or `JointCost`. One-dimensional sources lie on a line above the
+        targets; points in more than two dimensions are projected on their first two principal components. Up to 60
+        sources x1, x2, ... and targets z1, z2, ... need no points: they are drawn in two columns, cluster by cluster.
     ax
-        Where to draw; by default on a new figure, which is ``ax.figure``.
+        The axes to draw on; by default those of a new figure, ``ax.figure``.
     by_cluster
-        Whether every cluster gets a colour, or every side; by default clusters do, if there are at most eight.
+        Whether colours show clusters or sides; by default clusters, if there are at most eight.
 
     Returns
     -------
-    The axes. Nothing is shown or saved: ``ax.figure.savefig("plan.png")`` does.
+    The axes. Nothing is shown or saved; to save, call ``ax.figure.savefig("plan.png")``.
 
     Examples
     --------
@@ -67,31 +67,34 @@ def transport(
     """
     check.instance("solution", solution, Solution)
     points = _points(solution, source_points, target_points)
-    palette, is_new = _palette(solution, by_cluster), ax is None
+    source_colours, target_colours, cluster_colours = _colours(solution, by_cluster)
+    is_new, pairs = ax is None, solution.main_pairs()
     if points is None:
         columns = in_columns(solution)
         ax = axes(ax, (7, 3 + 0.15 * max(solution.problem.cost.shape)))
-        dress(ax, columns, palette.clusters)
-        source, target, _ = columns
+        label_columns(ax, columns, cluster_colours or [])
+        source, target = columns.source, columns.target
     else:
         ax = axes(ax)
         source, target = _in_the_plane(ax, *points)
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     size = float(np.clip(10_000 / max(1, len(source) + len(target)), 8, 70))
-    _draw_lines(ax, solution, source, target, palette.lines, 0.25 * np.sqrt(size))
-    for (_, marker), where, colour, carries in zip(SIDES, (source, target), palette[:2], active, strict=True):
+    line_colours = np.full(len(pairs[0]), GREY) if cluster_colours is None else source_colours[pairs[0]]
+    _draw_lines(ax, pairs, source, target, line_colours, 0.25 * np.sqrt(size))
+    marks = zip(SIDES, (source, target), (source_colours, target_colours), active, strict=True)
+    for (_, marker), where, colour, carries in marks:
         style: Any = {"marker": marker, "s": size, "linewidths": 1.0, "zorder": 2}
         ax.scatter(*where[carries].T, c=colour[carries].tolist(), edgecolors="none", **style)
         ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries].tolist(), **style)
-    _draw_legend(ax, active, palette.legend)
+    _draw_legend(ax, active, SIDE_COLOURS if cluster_colours is None else (GREY, GREY))
     ax.set_title(f"{mass_of(solution)}, value {solution.value:.4g}")
     if is_new:
-        settle(ax)  # equal units change the limits, and with them the room that numbers beside the axes take
+        settle(ax)  # equal units change the limits, and with them the width of the tick labels
     return ax
 
 
 def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | None:
-    """The points of both sides, checked against each other and the plan; None if there are none, and need not be."""
+    """The points of both sides; None if there are none and two short columns can be drawn."""
     cost = solution.problem.cost
     if all(each is None for each in given) and not isinstance(cost, PointCost) and max(cost.shape) <= LONGEST_COLUMN:
         return None
@@ -100,14 +103,14 @@ def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | 
     points = []
     for name, own, default, count in zip(names, given, defaults, cost.shape, strict=True):
         if own is None and default is None:
-            raise InvalidInput(name, "is needed because the cost has no points", None, "Pass one point a row.")
+            raise InvalidInput(name, "is needed because the cost has no points", None, "Pass one point per row.")
         points.append(check.points(name, default if own is None else own, rows=count))
     check.same_columns(names[0], points[0], names[1], points[1])
     return points[0], points[1]
 
 
 def _in_the_plane(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two coordinates for every point, and axes that say what they are."""
+    """Two coordinates for every point, and names for the axes."""
     dimension = source.shape[1]
     if dimension < 2:
         ax.set_yticks([0, 1], ["target", "source"])
@@ -126,7 +129,7 @@ def _in_the_plane(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.
 
 
 def _principal_axes(centred: np.ndarray) -> np.ndarray:
-    """The two directions of largest spread, as columns, each pointing where its largest coordinate is positive."""
+    """The two directions of largest variance, as columns; the largest coordinate of each is positive."""
     chosen = centred[:: 1 + len(centred) // POINTS_FOR_AXES]
     axes = np.linalg.svd(chosen, full_matrices=False)[2][:2]
     axes = np.pad(axes, ((0, 2 - len(axes)), (0, 0)))  # fewer points than axes
@@ -134,39 +137,27 @@ def _principal_axes(centred: np.ndarray) -> np.ndarray:
     return (axes * np.where(largest < 0, -1.0, 1.0)[:, None]).T
 
 
-class _Palette(NamedTuple):
-    """A colour for every source, target and line, one a side for the legend, and those that clusters have, if any."""
-
-    source: np.ndarray
-    target: np.ndarray
-    lines: np.ndarray
-    legend: tuple[str, str]
-    clusters: list[str]
-
-
-def _palette(solution: Solution, by_cluster: bool | None) -> _Palette:
-    """By cluster, if so wished or where these are few, otherwise by side."""
+def _colours(solution: Solution, by_cluster: bool | None) -> tuple[np.ndarray, np.ndarray, list[str] | None]:
+    """Colours of the sources, the targets and the clusters; None for the clusters if colours show the sides."""
     clusters = [] if by_cluster is False else solution.clusters()
     n, m = solution.problem.cost.shape
-    rows = solution.main_pairs()[0]
     if by_cluster is False or (by_cluster is None and len(clusters) > len(CLUSTER_COLOURS)):
-        sides = np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1])
-        return _Palette(*sides, np.full(len(rows), GREY), SIDE_COLOURS, [])
+        return np.full(n, SIDE_COLOURS[0]), np.full(m, SIDE_COLOURS[1]), None
     source, target = np.full(n, GREY), np.full(m, GREY)
-    colours = [colour for _, colour in zip(clusters, cycle(CLUSTER_COLOURS), strict=False)]
+    colours = list(islice(cycle(CLUSTER_COLOURS), len(clusters)))
     for cluster, colour in zip(clusters, colours, strict=True):
-        source[cluster.sources], target[cluster.targets] = colour, colour
-    return _Palette(source, target, source[rows], (GREY, GREY), colours)
+        source[cluster.sources] = target[cluster.targets] = colour
+    return source, target, colours
 
 
 def _draw_lines(
-    ax: Axes, solution: Solution, source: np.ndarray, target: np.ndarray, colours: np.ndarray, width: float
+    ax: Axes, pairs: Support, source: np.ndarray, target: np.ndarray, colours: np.ndarray, width: float
 ) -> None:
-    """A line for every pair, wider and stronger the more mass it carries, and at most `width` wide."""
+    """A line for every pair, at most `width` wide; pairs with more mass have wider and more opaque lines."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
 
-    rows, columns, mass = solution.main_pairs()
+    rows, columns, mass = pairs
     share = mass / mass.max(initial=0.0) if mass.size else mass
     rgba = to_rgba_array(colours.tolist())
     rgba[:, 3] = 0.25 + 0.55 * share
@@ -176,7 +167,7 @@ def _draw_lines(
 
 
 def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple[str, str]) -> None:
-    """One row below the axes: both sides, active and inactive, with their counts."""
+    """One row below the axes: the numbers of active and inactive points of both sides."""
     from matplotlib.lines import Line2D
     from matplotlib.transforms import ScaledTranslation
 
@@ -184,10 +175,8 @@ def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple
     for (side, marker), colour, carries in zip(SIDES, colours, active, strict=True):
         style: Any = {"marker": marker, "linestyle": "none", "markeredgecolor": colour}
         count = int(np.count_nonzero(carries))
-        handles += [
-            Line2D([], [], markerfacecolor=colour, label=f"{side}, active ({count})", **style),
-            Line2D([], [], markerfacecolor="none", label=f"{side}, inactive ({len(carries) - count})", **style),
-        ]
+        for word, number, fill in (("active", count, colour), ("inactive", len(carries) - count, "none")):
+            handles.append(Line2D([], [], markerfacecolor=fill, label=f"{side}, {word} ({number})", **style))
     below: Any = ax.transAxes + ScaledTranslation(0, -0.4, ax.figure.dpi_scale_trans)  # in inches: axes may be tall
     place: Any = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": below}
     legend(ax, handles, ncols=4, fontsize="small", **place)

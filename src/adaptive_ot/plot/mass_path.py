@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
-    """Draw what mass costs: the price of a unit over the mass moved so far, and the masses worth a look.
+    """Draw the price of a unit of mass over the transported mass, and the suggested masses.
 
     Parameters
     ----------
     path
-        What `adaptive_ot.mass_path` returned.
+        The result of `adaptive_ot.mass_path`.
     ax
-        Where to draw; by default on a new figure, which is ``ax.figure``.
+        The axes to draw on; by default those of a new figure, ``ax.figure``.
 
     Returns
     -------
-    The axes. Everything below the line at price 0 pays: that is what adaptive transport moves.
+    The axes. Adaptive transport moves all mass with a price below zero, which is shaded.
 
     Examples
     --------
@@ -41,19 +41,17 @@ def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
     ax.set_title(f"{path.price.size} prices, mass 0 to {path.most_mass:.4g}")
     if path.price.size == 0:
         return ax
-    shown: list[Any] = [
-        ax.stairs(path.price, path.mass, baseline=None, color=colours().curve, linewidth=1.8, label="price of mass")
-    ]
-    paying = path.mass_at(0.0)
-    if paying > 0:
-        pieces = path.price < 0
-        ax.stairs(path.price[pieces], path.mass[: pieces.sum() + 1], baseline=0.0, fill=True, color=SKY, alpha=0.3)
+    curve: Any = {"baseline": None, "color": colours().curve, "linewidth": 1.8, "label": "price of mass"}
+    handles: list[Any] = [ax.stairs(path.price, path.mass, **curve)]
+    if path.mass_at(0.0) > 0:
+        paying = path.price < 0
+        ax.stairs(path.price[paying], path.mass[: paying.sum() + 1], baseline=0.0, fill=True, color=SKY, alpha=0.3)
     ax.axhline(0.0, color=GREY, linewidth=0.8)
-    for (name, mass), colour, style in zip(
-        path.suggest()._asdict().items(), (VERMILLION, GREEN), ("--", ":"), strict=True
-    ):
+    styles = {"adaptive": (VERMILLION, "--"), "elbow": (GREEN, ":")}
+    for name, mass in path.suggest()._asdict().items():
+        colour, dashes = styles[name]
         label = f"{name}: mass {mass:.4g}"
-        shown.append(ax.axvline(mass, color=colour, linestyle=style, linewidth=1.5, label=label))
+        handles.append(ax.axvline(mass, color=colour, linestyle=dashes, linewidth=1.5, label=label))
     ax.margins(x=0.02)
-    legend(ax, shown)
+    legend(ax, handles)
     return ax

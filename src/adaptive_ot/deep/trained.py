@@ -1,0 +1,158 @@
+"""Use of a finished run: another evaluation on its target, and predictions for other images."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import torch
+
+from adaptive_ot._validation import choice, describe
+from adaptive_ot.deep.config import Config
+from adaptive_ot.deep.data.domain import Domain, digest, read_domains
+from adaptive_ot.deep.data.images import ImageFile
+from adaptive_ot.deep.data.stores import Store, decoded_parts
+from adaptive_ot.deep.device import computing, memory_format, pick_device
+from adaptive_ot.deep.evaluation import IMAGES_AT_ONCE, evaluation, outputs
+from adaptive_ot.deep.loop import Progress
+from adaptive_ot.deep.methods.method import require_finite
+from adaptive_ot.deep.networks import Network, build_network
+from adaptive_ot.deep.result import Result
+from adaptive_ot.deep.run_directory import Run, read_run
+from adaptive_ot.errors import InvalidInput
+
+
+class Predictions(NamedTuple):
+    """The classes of images according to a network.
+
+    Attributes
+    ----------
+    files, labels, confidence
+        Every usable image, the name of its class, and the probability of that class.
+    bad
+        The unusable images, each with the reason.
+    """
+
+    files: list[Path]
+    labels: list[str]
+    confidence: np.ndarray
+    bad: list[tuple[str, str]]
+
+
+def evaluate(
+    run: Path,
+    *,
+    root: Path | None = None,
+    test_crops: Literal["centre", "ten"] | None = None,
+    device: str = "auto",
+) -> Result:
+    """Evaluate the network of a finished run on its target again.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    root
+        Where the dataset is now; by default, where it was.
+    test_crops
+        The centre of an image, or ten crops whose probabilities are averaged; by default, as in the run.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    """
+    found = read_run(run)
+    config = at_root(run, found.config, root)
+    config = config if test_crops is None else replace(config, test_crops=test_crops)
+    place = pick_device(device)
+    network = network_of(run, found, place)
+    _, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    store = Store(target, config, place, lambda _: None)
+    check_data(run, found, config.root, target=target)
+    return replace(Result.of(found.result or {}, Path(run)), **evaluation(network, store, config))
+
+
+@torch.no_grad()
+def predict(
+    run: Path,
+    images: Sequence[Path],
+    *,
+    on_bad_image: Literal["error", "skip"] = "error",
+    device: str = "auto",
+    progress: Callable[[Progress], None] | None = None,
+) -> Predictions:
+    """Predict the classes of images with the network of a finished run.
+
+    Parameters
+    ----------
+    run
+        The directory of the run.
+    images
+        Files.
+    on_bad_image
+        "error" raises a `DataError` for the first unusable image; "skip" leaves such images out.
+    device
+        As PyTorch names it; "auto" is a GPU if there is one.
+    progress
+        Called now and then, with the number of images as steps.
+    """
+    choice("on_bad_image", on_bad_image, ("error", "skip"))
+    if isinstance(images, str | Path):
+        raise InvalidInput("images", "must be a list of files", describe(images), "Put it in brackets.")
+    found = read_run(run)
+    config, classes, place = found.config, found.data["classes"], pick_device(device)
+    network = network_of(run, found, place).eval()
+    files, bad, scores = [], [], [np.zeros((0, len(classes)), np.float32)]
+    pictures = [ImageFile(str(path), str(path)) for path in images]
+    with computing(place, config):
+        for part in decoded_parts(pictures, config.resize, place, IMAGES_AT_ONCE, skip=on_bad_image == "skip"):
+            bad += [(error.path, error.reason) for error in part.errors]
+            files += [images[at] for at in part.indices]
+            if part.indices:
+                scores.append(outputs(network, part.pixels, config)[1].float().cpu().numpy())
+            if progress:
+                progress(Progress(part.done, len(images), {}))
+    probabilities = np.concatenate(scores)
+    require_finite("probabilities of classes", torch.from_numpy(probabilities))
+    labels = [classes[at] for at in probabilities.argmax(1)]
+    return Predictions(files, labels, probabilities.max(1, initial=0.0), bad)
+
+
+def at_root(run: Path, config: Config, root: Path | None) -> Config:
+    """The config of a run, with the dataset where it is now."""
+    if root is not None:
+        return replace(config, root=root)
+    if not config.root.exists():
+        rule, remedy = "must find its dataset where it was", "Say where it is now, with `root` (--root)."
+        raise InvalidInput(f"run '{run}'", rule, f"nothing at '{config.root}'", remedy)
+    return config
+
+
+def check_data(run: Path, found: Run, root: Path, **domains: Domain) -> None:
+    """Refuse a source or target that is not the one of the training."""
+    for name, domain in domains.items():
+        if digest(domain) != found.data[name] or list(domain.classes) != found.data["classes"]:
+            rule, given = f"must have the {name} it was trained with", f"other images or classes below '{root}'"
+            raise InvalidInput(f"run '{run}'", rule, given, "Restore them.")
+
+
+def network_of(run: Path, found: Run, device: torch.device) -> Network:
+    """The network after the last step."""
+    name, config, classes = f"run '{run}'", found.config, found.data.get("classes", [])
+    if found.result is None:
+        raise InvalidInput(name, "must be finished", "one that is not", "Give the command that started it again.")
+    if found.checkpoint is None:
+        remedy = "Train it again; a benchmark keeps networks with `keep_checkpoints = true`."
+        raise InvalidInput(name, "must hold its network", "none", remedy)
+    step, why = found.checkpoint.step, found.checkpoint.fallback
+    if step != config.iterations:
+        rule, given = f"must hold the network of its last step, {config.iterations}", f"that of step {step}"
+        raise InvalidInput(name, rule, f"{given} ({why})" if why else given, "Train it again.")
+    tensors = found.checkpoint.part("network.")
+    named = isinstance(classes, list) and all(isinstance(each, str) for each in classes)
+    if not named or len(classes) != len(tensors["classifier.bias"]):
+        raise InvalidInput(name, "must hold the names of its classes", "others", "Train it again.")
+    network: Any = build_network(config.network, len(classes), bottleneck=config.bottleneck, seed=config.seed)
+    network.load_state_dict(tensors)
+    return network.to(device, memory_format=memory_format(device))

@@ -1,0 +1,267 @@
+"""`Softmin` in Numba kernels on threads, for costs of any size and kind on the CPU.
+
+Entries of P that stay negligible all around the scalings it was made for are left out: at a small epsilon P is sparse,
+and a sweep over all pairs costs next to nothing. Where P would be too large, it is made anew every time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numba
+import numpy as np
+
+from adaptive_ot._points import inner_products, point_costs
+from adaptive_ot._threads import run_together
+from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
+from adaptive_ot.entropic import kernels
+from adaptive_ot.entropic.dense import solve_dense
+from adaptive_ot.entropic.oracle import NOTHING, RIDGES, Balanced, Finished, Kernel, RowRule, Softmin
+from adaptive_ot.solution import marginal
+
+# A sparse P pays off below this share of all pairs.
+SPARSE_SHARE = 0.15
+
+# P is kept if it has at most this many entries, or as many as a cost matrix that is in memory anyway.
+MOST_ENTRIES = 2**25
+
+# Pairs in a block of rows, and pairs from which on a second thread pays off.
+PAIRS_PER_BLOCK = 2**18
+PAIRS_PER_THREAD = 2**17
+
+# Newton's equations are solved directly up to this many, or if a column shares rows with no more than these on average,
+# entries of P that do not matter to a step aside.
+MOST_EQUATIONS = 3000
+FEW_PER_COLUMN = 40
+NO_MATTER = 1e-12
+
+# Weights of a lower logarithm are light; the unit of each is a power of two.
+LIGHT = -200.0
+LN2 = math.log(2.0)
+
+# For arguments of kernels that are not used.
+UNUSED = np.zeros(0)
+NO_RULE = RowRule(UNUSED, UNUSED, 0.0, 0.0, 0.0)
+
+
+class CompiledSoftmin(Softmin):
+    """Sweeps over P, the rows shared between threads."""
+
+    def _balance_kept(self, kernel: Kernel, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+        row_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
+        return row_sums, potential, self._sweep(kernel, growth, rule, UNUSED, row_sums, potential)
+
+    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return self._sweep(kernel, x, NO_RULE, factors, UNUSED, UNUSED)
+
+    def _sweep(self, kernel: Kernel, x: np.ndarray, rule: RowRule, *others: np.ndarray) -> np.ndarray:
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            kernels.sweep(kernel, top, bottom, x, rule, *others, out)
+
+        return self._in_threads(rows, kernel.matrix.size or kernel.values.size)
+
+    def _solve(
+        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+    ) -> tuple[bool, np.ndarray]:
+        if kernel.matrix is None:
+            return False, right
+        if not len(kernel.matrix):
+            solved, x = solve_sparse(kernel, factors, growth, side, right)
+            if solved:
+                return True, x
+        if right.size > MOST_EQUATIONS:
+            return False, right
+        return solve_dense(gram_of(kernel, factors, growth), side, right)
+
+    def _in_threads(self, rows: Callable[[int, int, np.ndarray], None], work: int) -> np.ndarray:
+        """Sum what `rows(top, bottom, out)` adds to `out`, with the rows shared between threads."""
+        n, m = self.shape
+        threads = max(1, min(numba.get_num_threads(), work // PAIRS_PER_THREAD))
+        out = np.zeros((threads, m))
+        cuts = [n * k // threads for k in range(threads + 1)]
+        run_together([partial(rows, cuts[k], cuts[k + 1], out[k]) for k in range(threads)])
+        return out[0] if threads == 1 else out.sum(axis=0)
+
+
+class ListedSoftmin(CompiledSoftmin):
+    """The stored pairs of a sparse cost: P has the same pairs, and is always kept."""
+
+    def __init__(self, cost: SparseCost) -> None:
+        super().__init__(cost.shape)
+        self.matrix = cost.matrix
+        self.ends, self.indices = cost.matrix.indptr.astype(np.int64), cost.matrix.indices.astype(np.int32)
+
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        ends, indices, costs = self.ends, self.indices, self.matrix.data
+        row_sums, potential, values = np.empty(self.shape[0]), np.empty(self.shape[0]), np.empty(costs.size)
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            inverse = 1 / self.epsilon
+            kernels.balance_listed(
+                ends, indices, costs, top, bottom, inverse, h, rule, row_sums, potential, out, values
+            )
+
+        columns = self._in_threads(rows, costs.size)
+        self.kernel = Kernel(h, row_sums, np.zeros((0, h.size)), ends, indices, values)
+        return Balanced(h, row_sums, potential, columns)
+
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
+        n, m = self.shape
+        pairs: Any = self.matrix.tocoo()
+        i, j = pairs.coords
+        mass = np.exp((at.potential + rule.reference)[i] + at.h[j] - pairs.data / self.epsilon)
+        rows = marginal(i, mass, n)
+        row_factors = np.divide(most, rows, out=np.ones(n), where=rows > most)
+        mass = mass * row_factors[i] * factors[j]
+        lowest = np.full(m, np.inf)
+        np.minimum.at(lowest, j, pairs.data - clipped[i])
+        carried = mass > 0
+        value = float(pairs.data[carried] @ mass[carried])
+        plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
+        return Finished(row_factors, marginal(i, mass, n), marginal(j, mass, m), value, lowest, plan)
+
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        raise AssertionError("`finish` returns the plan of stored pairs")
+
+
+class TiledSoftmin(CompiledSoftmin):
+    """Costs that come in blocks of rows: a matrix in memory, or points."""
+
+    def __init__(self, cost: ArrayCost | PointCost) -> None:
+        super().__init__(cost.shape)
+        n, m = cost.shape
+        self.most_entries = n * m if isinstance(cost, ArrayCost) else MOST_ENTRIES
+        self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
+        self.sparse = False  # whether P was found to be sparse when it was last made
+        self.array = cost.array if isinstance(cost, ArrayCost) else None
+        self.points = () if isinstance(cost, ArrayCost) else inner_products(cost)
+
+    def _blocks(self, top: int, bottom: int) -> Iterator[tuple[int, int, np.ndarray]]:
+        """The costs of some rows, in blocks of them."""
+        for start in range(top, bottom, self.rows_per_block):
+            stop = min(start + self.rows_per_block, bottom)
+            if self.array is not None:
+                yield start, stop, self.array[start:stop]
+            else:
+                tile = np.empty((stop - start, self.shape[1]))
+                point_costs(*self.points, start, tile)
+                yield start, stop, tile
+
+    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+        n, m = self.shape
+        dense = not self.sparse and n * m <= self.most_entries
+        matrix = np.empty((n, m) if dense else (0, m))
+        row_sums, potential, kept = self.row_sums.copy(), np.empty(n), np.zeros(n, np.int64)
+        cut, inverse = kernels.smallest_entry(rule), 1 / self.epsilon
+        lists: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+
+        def compress(start: int, entries: np.ndarray) -> None:
+            size = kept[start : start + len(entries)].sum()
+            lists[start] = np.empty(size, np.int32), np.empty(size)
+            kernels.compress(entries, cut, *lists[start])
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            scratch = np.empty((self.rows_per_block if self.sparse else 0, m))
+            for start, stop, costs in self._blocks(top, bottom):
+                entries = matrix[start:stop] if dense else scratch[: stop - start]
+                kernels.balance_rows(costs, start, inverse, h, rule, row_sums, potential, out, entries, kept, cut)
+                if self.sparse:
+                    compress(start, entries)
+
+        columns = self._in_threads(rows, n * m)
+        few = int(kept.sum()) < SPARSE_SHARE * min(n * m, self.most_entries / SPARSE_SHARE)
+        if dense and few:
+            compress(0, matrix)
+        if lists:
+            ends = np.concatenate([[0], np.cumsum(kept)])
+            indices, values = map(np.concatenate, zip(*(lists[start] for start in sorted(lists)), strict=True))
+            self.kernel = Kernel(h, row_sums, np.zeros((0, m)), ends, indices, values)
+        elif dense:
+            self.kernel = Kernel(h, row_sums, matrix)
+        self.sparse = few
+        return Balanced(h, row_sums, potential, columns)
+
+    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if kernel.matrix is not None:
+            return super()._curvature(kernel, factors, x)
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            for start, _, costs in self._blocks(top, bottom):
+                kernels.sweep_costs(costs, start, 1 / self.epsilon, kernel.h, x, factors, kernel.row_sums, out)
+
+        return self._in_threads(rows, self.shape[0] * self.shape[1])
+
+    def finish(
+        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+    ) -> Finished:
+        self.kernel = None  # no longer needed
+        n, m = self.shape
+        plan = np.empty((n if keep else 0, m))
+        row_factors, row_sums, h, inverse = np.empty(n), np.empty(n), at.h, 1 / self.epsilon
+        # Kernels lose small exponentials, so rows of light points are made in a unit of their own.
+        light = (rule.log_weights < LIGHT) & (rule.log_weights > NOTHING / 2)
+        powers = np.where(light, np.floor(rule.log_weights / LN2), 0.0)
+        scaling, units = at.potential + rule.reference - powers * LN2, np.exp2(powers)
+        given, results = (scaling, units, clipped, most, factors), (row_factors, row_sums)
+        values: list[float] = []
+        lowest: list[np.ndarray] = []
+
+        def rows(top: int, bottom: int, out: np.ndarray) -> None:
+            low = np.full(m, np.inf)
+            for start, stop, costs in self._blocks(top, bottom):
+                part = plan[start:stop]
+                values.append(kernels.finish_rows(costs, start, inverse, h, *given, part, *results, out, low))
+            lowest.append(low)
+
+        columns, cost = self._in_threads(rows, n * m), math.fsum(values)
+        return Finished(row_factors, row_sums, columns, cost, np.min(lowest, axis=0), plan if keep else None)
+
+    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+        for top, bottom, costs in self._blocks(0, self.shape[0]):
+            scaling = (at.potential + rule.reference)[top:bottom, None]
+            yield top, np.exp(scaling + at.h - costs / self.epsilon)
+
+
+def gram_of(kernel: Kernel, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:
+    """G^T diag(factors) G for the plan G_ij = P_ij growth_j."""
+    if len(kernel.matrix):
+        plan = np.sqrt(factors)[:, None] * kernel.matrix * growth
+        return plan.T @ plan
+    gram = np.zeros((growth.size, growth.size))
+    kernels.add_gram(kernel.ends, kernel.indices, kernel.values, factors, growth, gram)
+    return gram
+
+
+def solve_sparse(
+    kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+) -> tuple[bool, np.ndarray]:
+    """`solve_dense` where few columns share a row: a sparse factorisation, with Woodbury's formula."""
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
+    if not np.isfinite(growth.sum() + factors.sum() + right.sum()):
+        return False, right
+    matters = kernel.values > NO_MATTER
+    rows = np.repeat(np.arange(factors.size), np.diff(kernel.ends))[matters]
+    columns = kernel.indices[matters]
+    values = kernel.values[matters] * growth[columns] * np.sqrt(factors[rows])
+    plan = sparse.csr_array((values, (rows, columns)), shape=(factors.size, right.size))
+    matrix = sparse.csc_array(sparse.eye_array(right.size) * (1 + RIDGES[0]) - plan.T @ plan)
+    if matrix.nnz > FEW_PER_COLUMN * right.size:
+        return False, right
+    try:
+        factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError:  # singular
+        return False, right
+    x, *y = factor.solve(np.vstack([right, side]).T).T
+    if not y:
+        return bool(np.isfinite(x).all()), x
+    bend = np.eye(len(side)) - side @ np.transpose(y)
+    if not (np.isfinite(x).all() and np.isfinite(bend).all() and np.linalg.eigvalsh(bend).min() > 0):
+        return False, right
+    return True, x + np.linalg.solve(bend, side @ x) @ y

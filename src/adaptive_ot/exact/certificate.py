@@ -1,0 +1,108 @@
+"""How exact an answer has to be, and the solution that says how exact it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.marginals import Bound
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
+
+# No plan that breaks its constraints by more than this share of the total weight counts as optimal.
+LARGEST_VIOLATION = 1e-9
+
+# The potentials are known up to this share of the largest of them.
+ROUNDING = 1e-13
+
+# A sum of products is known up to this share of the sum of their absolute values.
+SUMMED = 2.0**-50
+
+# A gap above this share of what the plan costs must be small beside ordinary costs, too.
+CRUDE = 1e-3
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Solve to optimality, with proof.
+
+    Parameters
+    ----------
+    tolerance
+        How large the certified gap may be, relative to the terms whose difference it is, without signs:
+        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice the value. What rounding
+        can do comes on top: 1e-13 of the largest potentials for every unit of mass.
+    max_pivots
+        Give up after this many simplex pivots; by default 1000 for every point, which no real problem comes near.
+    """
+
+    tolerance: float = 1e-9
+    max_pivots: int | None = None
+
+    def __post_init__(self) -> None:
+        check.number("tolerance", self.tolerance, minimum=0.0)
+        if self.max_pivots is not None:
+            check.whole_number("max_pivots", self.max_pivots, minimum=0)
+
+    def pivot_limit(self, points: int) -> int:
+        """After how many pivots to give up on a problem of so many points."""
+        return 1000 * points if self.max_pivots is None else self.max_pivots
+
+
+def allowed_gap(
+    problem: Problem, solver: Exact, costs: np.ndarray, mass: np.ndarray, source_potential: np.ndarray, bound: Bound
+) -> tuple[float, float]:
+    """The largest gap of an optimal plan, see `Exact.tolerance`, and the rounding error of the bound.
+
+    Both scale with the costs and with the weights.
+    """
+    moved, paid, proved, largest = float(mass.sum()), float(np.abs(costs) @ mass), 0.0, 0.0
+    sides = (problem.source_weights, source_potential), (problem.target_weights, bound.target_potential)
+    for weights, potential in sides:
+        size = np.abs(potential)
+        proved += float(weights @ size)
+        largest += float(size.max(initial=0.0))
+    price = abs(bound.price)
+    allowed = solver.tolerance * (paid + proved + price * moved) + ROUNDING * (largest + price) * moved
+    if allowed > CRUDE * paid > 0:
+        # Potentials of a size that nothing in the plan has come from costs that stand for forbidden pairs. A lower
+        # quartile is typical of the costs that matter.
+        sizes = np.abs(to_numpy(problem.cost.sample()).ravel())
+        sizes = sizes[(sizes > 0) & (sizes < np.inf)]
+        allowed = min(allowed, max(CRUDE * paid, solver.tolerance * float(np.quantile(sizes, 0.25)) * moved))
+    return allowed, SUMMED * proved
+
+
+def certified(
+    problem: Problem,
+    solver: Exact,
+    support: Support,
+    costs: np.ndarray,
+    source_potential: np.ndarray,
+    bound: Bound,
+    within_limit: bool,
+    pivots: int,
+) -> Solution:
+    """The solution with these pairs, and its gap to what its potentials prove."""
+    mu, nu = problem.source_weights, problem.target_weights
+    rows, columns, mass = support
+    value = float(costs @ mass)
+    gap = max(0.0, value - bound.value)
+    allowed, rounding = allowed_gap(problem, solver, costs, mass, source_potential, bound)
+    if rounding > allowed:  # the bound proves no more than this
+        gap = max(gap, rounding)
+    marginals = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
+    violation = problem.marginals.violation(mu, nu, *marginals)
+    if not within_limit:
+        status = Status.PIVOT_LIMIT
+    elif gap > allowed or violation > LARGEST_VIOLATION * max(mu.sum(), nu.sum()):
+        status = Status.IMPRECISE
+    else:
+        status = Status.OPTIMAL
+    transport = ListedTransport(problem.cost.shape, support)
+    return Solution.certified(
+        problem, transport, marginals, source_potential, bound, value=value, gap=gap, status=status, iterations=pivots
+    )

@@ -1,0 +1,100 @@
+"""Column generation: a network simplex over few pairs, priced against all of them. It solves adaptive transport."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from adaptive_ot._progress import Progress
+from adaptive_ot.exact.certificate import Exact, certified
+from adaptive_ot.exact.limits import Limits
+from adaptive_ot.exact.pricing import Violated, pricing_for
+from adaptive_ot.exact.simplex import NetworkSimplex, is_negative
+from adaptive_ot.exact.weights import NetworkWeights, fit, network_weights, whole_weights
+from adaptive_ot.marginals import Bound
+from adaptive_ot.problem import Problem
+from adaptive_ot.solution import Solution
+
+# How many pairs of lowest reduced cost are kept for every node in the first and in later rounds.
+FIRST_KEEP = 16
+LATER_KEEP = 8
+
+
+class Optimum(NamedTuple):
+    """An optimal tree of adaptive transport with `base` taken off every cost, and feasible potentials to prove it."""
+
+    simplex: NetworkSimplex
+    weights: NetworkWeights
+    source_potential: np.ndarray
+    target_potential: np.ndarray
+    within_limit: bool
+
+
+def solve_adaptive(problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits) -> Solution:
+    """Solve a model whose mass is free."""
+    optimum = find_optimum(problem, solver, 0.0, report, limits)
+    f, g = optimum.source_potential, optimum.target_potential
+    bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
+    rows, columns, mass, costs = carried(problem, optimum)
+    pivots = optimum.simplex.pivots
+    return certified(problem, solver, (rows, columns, mass), costs, f, bound, optimum.within_limit, pivots)
+
+
+def find_optimum(
+    problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None], limits: Limits
+) -> Optimum:
+    """Price all pairs, add the violated ones as arcs, pivot to optimality, and again until none is violated.
+
+    The first round prices against zero potentials, the duals of the all-slack basis: it finds the cheapest pairs.
+    """
+    n, m = problem.cost.shape
+    mu, nu = problem.source_weights, problem.target_weights
+    max_pivots = solver.pivot_limit(n + m)
+    round_number, gap = 0, math.inf
+    simplex: NetworkSimplex | None = None
+
+    def tell(stage: str, fraction: float | None) -> None:
+        pivots, arcs = (simplex.pivots, simplex.arcs.cost.size - n - m) if simplex else (0, 0)
+        report(Progress(stage, round_number, fraction, pivots, arcs, gap))
+
+    pricing = pricing_for(problem.cost, base, limits)
+    found = pricing.cheapest(base, FIRST_KEEP, lambda done: tell("pricing", done))
+    if problem.marginals.exact_method == "adaptive":
+        weights = network_weights(mu, nu, found.rows, found.columns, pricing.complete)
+    else:  # which points matter changes with the base
+        weights = whole_weights(mu, nu)
+    simplex = NetworkSimplex(weights.source, weights.target)
+    found = only(found, weights.target[found.columns] > 0)  # targets that take nothing get no arcs
+    while True:
+        round_number += 1
+        pivots_before = simplex.pivots
+        simplex.add_arcs(found.rows, found.columns, found.costs - base)
+        within_limit = simplex.optimise(max_pivots, lambda: tell("pivoting", None))
+        f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
+        violated = pricing.violated(f + base, g, LATER_KEEP, lambda done: tell("pricing", done))
+        optimum = Optimum(simplex, weights, f, g + violated.target_minimum, within_limit)
+        gap = max(0.0, simplex.value() * weights.grain - float(mu @ f + nu @ optimum.target_potential))
+        rows, columns, costs, _ = found = only(violated, weights.target[violated.columns] > 0)
+        costs = costs - base
+        found = only(found, is_negative(costs - f[rows] - g[columns], costs, f[rows], g[columns]))
+        if found.rows.size == 0 or simplex.pivots == pivots_before or not within_limit:
+            return optimum
+
+
+def only(violated: Violated, use: np.ndarray) -> Violated:
+    """Some of the violated pairs."""
+    rows, columns, costs, _ = violated
+    return violated if use.all() else violated._replace(rows=rows[use], columns=columns[use], costs=costs[use])
+
+
+def carried(problem: Problem, optimum: Optimum) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Rows, columns, masses and costs of the pairs that carry mass."""
+    weights = optimum.weights
+    rows, columns, flow, costs = optimum.simplex.transport(None if weights.unit else weights.real)
+    mass = flow * (weights.unit or 1.0)
+    if not weights.unit:
+        fit(mass, rows, columns, problem.source_weights, problem.target_weights)
+    return rows, columns, mass, costs

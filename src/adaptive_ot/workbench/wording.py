@@ -1,0 +1,74 @@
+"""Sentences about results that the command line and reports share."""
+
+from __future__ import annotations
+
+LABELS_IGNORED = "those of the target are ignored: none of them is a class of the source"
+
+
+def counted(number: int, noun: str) -> str:
+    """
+    Examples
+    --------
+    >>> counted(1, "pair"), counted(1200, "pair"), counted(2, "pass")
+    ('1 pair', '1,200 pairs', '2 passes')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
+
+
+def sources_and_targets(sources: int, targets: int, between: str = "and") -> str:
+    """
+    Examples
+    --------
+    >>> sources_and_targets(2, 1), sources_and_targets(2, 1, "to")
+    ('2 sources and 1 target', '2 sources to 1 target')
+    """
+    return f"{counted(sources, 'source')} {between} {counted(targets, 'target')}"
+
+
+def solved_mass(mass: float, most: float | None) -> str:
+    """The transported mass of a solve, and its limit if it has one.
+
+    Examples
+    --------
+    >>> solved_mass(0.5, 1.0), solved_mass(0.5, None)
+    ('0.5 of at most 1 (50.0%)', '0.5')
+    """
+    return f"{mass:.12g}" + ("" if most is None else f" of at most {most:.12g} ({mass / (most or 1.0):.1%})")
+
+
+def adapted_mass(mass: float, most: float | None) -> str:
+    """The transported mass of an adaptation, and its limit if there is one plan.
+
+    Examples
+    --------
+    >>> adapted_mass(0.5, 1.0), adapted_mass(0.5, None)
+    ('0.5 of at most 1', '0.5, where each domain weighs 1')
+    """
+    if most is None:
+        return f"{mass:.6g}, where each domain weighs 1"
+    limit = "" if most > 1 - 1e-9 else ": classes of the source may send no more than the target seems to hold of them"
+    return f"{mass:.6g} of at most {most:.6g}{limit}"
+
+
+def last_price(price: float) -> str:
+    return f"{price:.12g} for the last unit of mass"
+
+
+def effort(steps: int, seconds: float) -> str:
+    return f"{counted(steps, 'step')} in {seconds:.2f} s"
+
+
+def outliers(targets: int) -> str:
+    return f"{counted(targets, 'target')}: at most half of each is matched"
+
+
+def accuracy(share: float, unknown: int) -> str:
+    """The share of target labels that were found; targets of classes unknown to the source count as wrong.
+
+    Examples
+    --------
+    >>> accuracy(0.75, 1)
+    "75.0% of the target's labels, which were not used; 1 target of classes unknown to the source count as wrong"
+    """
+    wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
+    return f"{share:.1%} of the target's labels, which were not used{wrong}"
