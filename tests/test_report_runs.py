@@ -24,7 +24,7 @@ from adaptive_ot.deep.run_directory import read_account, read_run
 from adaptive_ot.deep.trained import network_of
 from adaptive_ot.workbench.benchmark import deep, engine, features, sensitivity
 from adaptive_ot.workbench.benchmark.journal import read_benchmark
-from adaptive_ot.workbench.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.study import Study
 from adaptive_ot.workbench.benchmark.table import accuracy_columns
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.report import write_report
@@ -450,8 +450,8 @@ def test_results_that_are_broken(compared, tmp_path):
 
 
 def test_plans_come_back_from_their_records():
-    plan = Plan((("a", "x -> y"),), ("m", "n"), (3, 5), {"data": {}})
-    assert Plan.of(plan.record()) == plan
+    plan = Study((("a", "x -> y"),), ("m", "n"), (3, 5), {"data": {}})
+    assert Study.of(plan.record()) == plan
 
 
 @pytest.fixture(scope="module")
