@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -42,8 +43,8 @@ def random_problem(n, m, seed, forbidden=0.0, target_total=0.8, **changes):
     return cost, mu, nu
 
 
-EMPTY = {"without_weight": ([0, -1], [1, 2])}
-PROBLEMS = {
+EMPTY: dict[str, Any] = {"without_weight": ([0, -1], [1, 2])}
+PROBLEMS: dict[str, Any] = {
     "1 x 1": random_problem(1, 1, 0),
     "1 x 7": random_problem(1, 7, 1),
     "9 x 1": random_problem(9, 1, 2),

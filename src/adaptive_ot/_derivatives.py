@@ -13,7 +13,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.exact.solver import Exact
-from adaptive_ot.marginals import AtMost, ChiSquareBall, FixedMass, Marginals, SoftKL, as_marginals
+from adaptive_ot.marginals import ChiSquareBall, FixedMass, Marginals, as_marginals
 
 # Added to the diagonal of the linear system, relative to it: where all weights move on both sides, potentials are free
 # up to a constant, and the system is singular in a direction that does not matter.
@@ -34,7 +34,12 @@ class Model(NamedTuple):
     def of(cls, marginals: Any, solver: Any) -> Model:
         """The model of what a user gave."""
         check.instance("solver", solver, Exact, Entropic)
-        return cls(as_marginals(marginals), solver)
+        model = cls(as_marginals(marginals), solver)
+        source, target = model.marginals.sides
+        if source != target:
+            rule = "must be the same on both sides to be differentiated"
+            raise InvalidInput("marginals", rule, model.marginals, "Use one model, or solve without gradients.")
+        return model
 
     @property
     def epsilon(self) -> float:
@@ -42,18 +47,23 @@ class Model(NamedTuple):
 
     @property
     def softness(self) -> float:
-        return self.epsilon / self.marginals.tau if isinstance(self.marginals, SoftKL) else 0.0
+        return self.epsilon / self.marginals.sides[0].tau
 
     @property
     def bounded(self) -> bool:
         """Whether the weights are upper bounds."""
-        return isinstance(self.marginals, AtMost | FixedMass)
+        return self.marginals.sides[0].bounded
+
+    @property
+    def fixed(self) -> bool:
+        """Whether the mass is prescribed beside the weights."""
+        return self.bounded and self.marginals.exact_method == "prescribed"
 
     def has_dummies(self, mu: torch.Tensor, nu: torch.Tensor) -> bool:
         """Whether the entropy is that of a problem with dummies, and something is left to them."""
         if not (self.bounded and isinstance(self.solver, Entropic) and self.solver.entropy == "augmented"):
             return False
-        if not isinstance(self.marginals, FixedMass):
+        if not isinstance(self.marginals, FixedMass):  # the mass is an attribute of this model only
             return True
         left = self.marginals.mass < (1 - self.solver.tolerance) * torch.maximum(mu.sum(-1), nu.sum(-1))
         if left.any() and not left.all():
@@ -143,8 +153,9 @@ def _slopes_by_weights(at: Point) -> torch.Tensor:
     """The derivatives of the value by each source weight."""
     marginals, weights, limits = at.model.marginals, at.mu, at.limits()
     slope = potential = limits.potential
-    if isinstance(marginals, SoftKL):
-        slope = -marginals.tau * torch.expm1(-potential / marginals.tau)
+    if marginals.sides[0].soft:
+        tau = marginals.sides[0].tau
+        slope = -tau * torch.expm1(-potential / tau)
     elif isinstance(marginals, ChiSquareBall):  # of  <w, f> - root(rho) root(|w| <w, f^2> - <w, f>^2)
         total = _positive(weights.sum(-1, keepdim=True))
         off = potential - (weights * potential).sum(-1, keepdim=True) / total
@@ -178,7 +189,7 @@ def adjoint(at: Point, by: Triple) -> Triple:
     elif model.softness == 0:  # a constant may move between the sides
         columns = torch.arange(nu.shape[-1], device=nu.device) != plan.sum(-2).argmax(-1, keepdim=True)
     shares = _ratio(source.row, source.ratio[..., None]), _ratio(target.row, target.ratio[..., None])
-    u, v, price = _solve(model, plan, shares, (rows, columns), by, isinstance(model.marginals, FixedMass))
+    u, v, price = _solve(model, plan, shares, (rows, columns), by, model.fixed)
     rest = by[0] - u[..., :, None] - v[..., None, :] - price
     by_mu, by_nu = u, v
     if model.softness > 0:
@@ -202,7 +213,7 @@ def _adjoint_with_dummies(at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, 
     slack = (totals[0] / total) * (source.potential / epsilon).exp()
     spill = (totals[1] / total) * (target.potential / epsilon).exp()
     exchanged = plan.sum((-2, -1))[..., None]
-    if isinstance(model.marginals, FixedMass):
+    if model.fixed:
         exchanged = torch.zeros_like(exchanged)
     last_row, last_column = torch.cat([nu * spill, exchanged], -1), torch.cat([mu * slack, exchanged], -1)
     whole = torch.cat([torch.cat([plan, last_row[..., None, :-1]], -2), last_column[..., None]], -1)

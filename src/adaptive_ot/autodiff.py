@@ -16,7 +16,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput, MissingDependency
 from adaptive_ot.exact.solver import Exact
-from adaptive_ot.marginals import ChiSquareBall, Marginals
+from adaptive_ot.marginals import Marginals
 from adaptive_ot.solve import solve
 
 try:
@@ -162,7 +162,7 @@ class _Solved(Function):
         gradients = torch.zeros_like(at.plan), torch.zeros_like(mu), torch.zeros_like(nu)
         if by_value is not None:
             by_cost, by_mu, by_nu = slopes(at)
-            if isinstance(at.model.marginals, ChiSquareBall):
+            if at.model.marginals.no_entropic_form:
                 by_cost, by_mu, by_nu = (_Once.apply(slope, cost, mu, nu) for slope in (by_cost, by_mu, by_nu))
             side = by_value[..., None]
             gradients = side[..., None] * by_cost, side * by_mu, side * by_nu

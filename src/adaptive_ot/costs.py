@@ -38,6 +38,7 @@ class Cost(ABC):
     layout: Literal["dense", "sparse", "points"]
     shape: tuple[int, int]
     kind: ArrayKind
+    least = -math.inf  # no cost is lower, whatever rounding says
 
     @abstractmethod
     def block(self, start: int, stop: int) -> np.ndarray:
@@ -173,6 +174,7 @@ class PointCost(Cost):
         self.class_weight = class_weight
         self.offset = offset
         self.shape = (x.shape[0], z.shape[0])
+        self.least = -math.inf if p.shape[1] else -offset  # no distance is negative
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray] | None:

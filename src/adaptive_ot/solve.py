@@ -23,7 +23,7 @@ def solve(
     source_weights: Any = None,
     target_weights: Any = None,
     *,
-    marginals: Marginals | None = None,
+    marginals: Marginals | tuple[Marginals, Marginals] | None = None,
     solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
@@ -41,7 +41,8 @@ def solve(
         Non-negative weights whose totals may differ; uniform with total 1 by default. In a batch for all problems, or
         one row for each.
     marginals
-        What the marginals must satisfy, `AtMost()` by default.
+        What the marginals must satisfy, `AtMost()` by default. A pair of `AtMost`, `Equal` and `SoftKL` is a rule for
+        the sources and one for the targets: ``(AtMost(), Equal())`` serves every target in full.
     solver
         How to solve: `Exact()`, the default, or `Entropic(epsilon)`.
     progress

@@ -14,7 +14,7 @@ import numpy as np
 from adaptive_ot.costs import PAIRS_FOR_MEDIAN
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.exact.solver import Exact
-from adaptive_ot.marginals import AtMost, ChiSquareBall, Marginals, SoftKL
+from adaptive_ot.marginals import AtMost, Marginals, as_marginals
 from adaptive_ot.solution import Solution
 from adaptive_ot.solve import solve
 
@@ -101,9 +101,9 @@ class Matcher:
         seed: np.random.RandomState,
     ) -> None:
         self.x, self.z, self.batches = x, z, []
-        self.marginals = AtMost() if marginals is None else marginals
+        self.marginals = as_marginals(marginals)
         if solver is None:
-            solver = Exact() if isinstance(self.marginals, ChiSquareBall) else Entropic(EPSILON)
+            solver = Exact() if self.marginals.no_entropic_form else Entropic(EPSILON)
         self.solver = solver
         if len(z) == 0:
             self.typical, self.spread = float(2 * x.var(axis=0).sum()) or 1.0, 1.0
@@ -137,7 +137,7 @@ class Matcher:
         targets from other classes, and a classifier would learn it from them.
         """
         capacity = np.ones(len(p))
-        if isinstance(self.marginals, AtMost):
+        if self.marginals == AtMost():
             predicted = np.bincount(q.argmax(axis=1), minlength=q.shape[1]) / len(q)
             held = np.maximum(q.mean(axis=0), predicted)
             capacity = p @ np.clip(held / p.mean(axis=0), SMALLEST_CAPACITY, 1.0)
@@ -171,7 +171,7 @@ class Matcher:
         solution = None
         for batch in self.batches:
             cost = cost_of(batch)
-            if isinstance(self.marginals, SoftKL):
+            if all(side.soft for side in self.marginals.sides):
                 cost = cost - cost.min()  # with negative costs, unbalanced transport would create mass
             weights = capacity[batch.sources] / len(batch.sources)
             solution = solve(cost, weights, marginals=self.marginals, solver=self.solver)

@@ -16,7 +16,7 @@ import numpy as np
 
 from adaptive_ot._points import inner_products, point_costs
 from adaptive_ot._threads import run_together
-from adaptive_ot.costs import ArrayCost, PointCost, SparseCost
+from adaptive_ot.costs import SparseCost
 from adaptive_ot.entropic import kernels
 from adaptive_ot.entropic.dense import solve_dense
 from adaptive_ot.entropic.oracle import NOTHING, RIDGES, Balanced, Finished, Kernel, RowRule, Softmin
@@ -132,14 +132,15 @@ class ListedSoftmin(CompiledSoftmin):
 class TiledSoftmin(CompiledSoftmin):
     """Costs that come in blocks of rows: a matrix in memory, or points."""
 
-    def __init__(self, cost: ArrayCost | PointCost) -> None:
+    def __init__(self, cost: Any) -> None:
         super().__init__(cost.shape)
         n, m = cost.shape
-        self.most_entries = n * m if isinstance(cost, ArrayCost) else MOST_ENTRIES
+        dense = cost.layout == "dense"
+        self.most_entries = n * m if dense else MOST_ENTRIES
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
         self.sparse = False  # whether P was found to be sparse when it was last made
-        self.array = cost.array if isinstance(cost, ArrayCost) else None
-        self.points = () if isinstance(cost, ArrayCost) else inner_products(cost)
+        self.array = cost.array if dense else None
+        self.points = () if dense else inner_products(cost)
 
     def _blocks(self, top: int, bottom: int) -> Iterator[tuple[int, int, np.ndarray]]:
         """The costs of some rows, in blocks of them."""

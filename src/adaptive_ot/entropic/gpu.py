@@ -13,7 +13,6 @@ import numpy as np
 import torch
 
 from adaptive_ot._points import inner_products
-from adaptive_ot.costs import ArrayCost, Cost, PointCost
 from adaptive_ot.entropic.dense import ArraySoftmin
 from adaptive_ot.entropic.oracle import RIDGES, Kernel
 
@@ -28,17 +27,17 @@ class TorchSoftmin(ArraySoftmin):
 
     xp = torch
 
-    def __init__(self, cost: Cost, device: Any = None) -> None:
+    def __init__(self, cost: Any, device: Any = None) -> None:
         super().__init__(cost.shape)
         self.cost, self.device = cost, device or cost.kind.device
-        if isinstance(cost, PointCost):
+        if cost.layout == "points":
             self.u, self.w, self.a, self.b = map(self._put, inner_products(cost))
 
     def _blocks(self) -> Iterator[tuple[slice, torch.Tensor]]:
         n, m = self.shape
         step = max(1, ENTRIES_PER_BLOCK // m)
         for rows in (slice(top, min(top + step, n)) for top in range(0, n, step)):
-            if isinstance(self.cost, ArrayCost):
+            if self.cost.layout == "dense":
                 yield rows, torch.as_tensor(self.cost.array[rows], dtype=torch.float64, device=self.device)
             else:
                 product = torch.addmm(self.b, self.u[rows], self.w.T, alpha=-1.0)

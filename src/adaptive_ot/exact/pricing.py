@@ -23,7 +23,7 @@ import numpy as np
 
 from adaptive_ot._points import HALF_ULP, PRODUCT_ON_ONE_THREAD, inner_product_bound, point_costs
 from adaptive_ot._threads import run_together
-from adaptive_ot.costs import ArrayCost, Cost, PointCost, SparseCost
+from adaptive_ot.costs import ArrayCost, Cost, PointCost
 from adaptive_ot.exact import scan as _scan
 from adaptive_ot.exact.limits import LIMITS, Limits
 from adaptive_ot.exact.scan import Best, Points, Screen
@@ -69,7 +69,7 @@ class Pricing(ABC):
 
     complete = False
 
-    def __init__(self, cost: Cost, limits: Limits = LIMITS) -> None:
+    def __init__(self, cost: Any, limits: Limits = LIMITS) -> None:
         self.cost, self.shape, self.limits = cost, cost.shape, limits
 
     def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
@@ -111,9 +111,9 @@ class Pricing(ABC):
         return float(np.quantile(reduced, min(1.0, count / max(1, pairs)))) if reduced.size else 1.0
 
 
-def pricing_for(cost: Cost, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
+def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
     """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
-    if isinstance(cost, SparseCost):
+    if cost.layout == "sparse":
         return ListedPricing(cost, Pairs(*cost.pairs_below(base)), limits)
     if base < np.inf and cost.shape[0] * cost.shape[1] <= limits.searched_entries:
         pairs = Pairs(*_scan.pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs))
@@ -123,10 +123,7 @@ def pricing_for(cost: Cost, base: float = np.inf, limits: Limits = LIMITS) -> Pr
         from adaptive_ot.exact.pricing_gpu import TorchPricing
 
         return TorchPricing(cost, limits)
-    if isinstance(cost, PointCost):
-        return PointPricing(cost, limits)
-    assert isinstance(cost, ArrayCost)
-    return DensePricing(cost, limits)
+    return PointPricing(cost, limits) if cost.layout == "points" else DensePricing(cost, limits)
 
 
 class ListedPricing(Pricing):
@@ -183,7 +180,6 @@ class BlockPricing(Pricing):
     @cached_property
     def bound(self) -> tuple[np.ndarray, ...]:
         """u, v, a and b of lower bounds a_i + b_j - <u_i, v_j> for the costs of points."""
-        assert isinstance(self.cost, PointCost)
         return inner_product_bound(self.cost, HALF_ULP)
 
     def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
@@ -207,7 +203,7 @@ class BlockPricing(Pricing):
         return Pairs(rows, columns, self.cost.entries(rows, columns))
 
     def minima(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        m, cost = self.shape[1], self.cost
+        m = self.shape[1]
 
         def lower(top: int, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
             of_rows, of_columns = np.empty(len(costs)), np.full(m, np.inf)
@@ -219,7 +215,7 @@ class BlockPricing(Pricing):
             rows.append(of_rows)
             np.minimum(lowest, of_columns, out=lowest)
         # No distance is negative, even where its bound, by rounding, is.
-        least = -cost.offset if isinstance(cost, PointCost) and cost.p.shape[1] == 0 else -np.inf
+        least = self.cost.least
         return np.maximum(np.concatenate(rows), least), np.maximum(lowest, least - f.max(initial=0.0))
 
     def largest(self) -> float:
@@ -238,7 +234,7 @@ class BlockPricing(Pricing):
         rows_per_round = BLOCKS_PER_ROUND * self.threads * step
 
         def costs_of(top: int, bottom: int) -> np.ndarray:
-            if not isinstance(cost, PointCost):
+            if cost.layout != "points":
                 return cost.block(top, bottom)
             tile = np.empty((bottom - top, m))
             point_costs(*self.bound, top, tile)
@@ -329,7 +325,6 @@ class PointPricing(KernelPricing):
     @cached_property
     def screen(self) -> Screen:
         """The screen for potentials of zero."""
-        assert isinstance(self.cost, PointCost)
         u, v, a, b = inner_product_bound(self.cost, _scan.HALF_ULP_FLOAT32)
         u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
         rewards = self.cost.offset + self.cost.class_weight  # potentials are of this size

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from adaptive_ot.costs import ArrayCost
 from adaptive_ot.exact.pricing import BlockPricing, Tick, Violated, unique_pairs
 
 # Reduced costs held on the device at once (1 GB in float64).
@@ -49,7 +48,7 @@ class TorchPricing(BlockPricing):
 
     def _costs(self, top: int, bottom: int) -> torch.Tensor:
         """Lower bounds, up to rounding exact, for the costs of the rows top:bottom, in memory of their own."""
-        if isinstance(self.cost, ArrayCost):
+        if self.cost.layout == "dense":
             rows: Any = self.cost.array[top:bottom]
             return rows.to(torch.float64, copy=True)
         u, v, a, b = self._bound_on_device

@@ -9,7 +9,6 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
-from adaptive_ot.costs import PointCost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, axes, legend, mass_of, settle
 from adaptive_ot.plot.columns import LONGEST_COLUMN, in_columns, label_columns
@@ -96,9 +95,9 @@ def transport(
 def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | None:
     """The points of both sides; None if there are none and two short columns can be drawn."""
     cost = solution.problem.cost
-    if all(each is None for each in given) and not isinstance(cost, PointCost) and max(cost.shape) <= LONGEST_COLUMN:
+    if all(each is None for each in given) and cost.layout != "points" and max(cost.shape) <= LONGEST_COLUMN:
         return None
-    defaults = (cost.x, cost.z) if isinstance(cost, PointCost) else (None, None)
+    defaults = cost.positions or (None, None)
     names = ("source_points", "target_points")
     points = []
     for name, own, default, count in zip(names, given, defaults, cost.shape, strict=True):

@@ -7,10 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from adaptive_ot import Progress, Solution, plot
-from adaptive_ot.costs import PointCost
 from adaptive_ot.plot.columns import LONGEST_COLUMN
 from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.report import MOST_SAMPLES, write_report
@@ -41,7 +38,7 @@ def _match(solution: Solution) -> Match | None:
     problem = solution.problem
     if max(problem.cost.shape) > MOST_SAMPLES:
         return None
-    points = _points(solution) or (None, None)
+    points = solution.problem.cost.positions or (None, None)
     weights = problem.source_weights, problem.target_weights
     sides = []
     for size, where, weight in zip(problem.cost.shape, points, weights, strict=True):
@@ -57,7 +54,7 @@ def _match(solution: Solution) -> Match | None:
 def _pictures(solution: Solution, trace: Sequence[Progress]) -> dict[str, Drawn]:
     n, m = solution.problem.cost.shape
     pictures = {}
-    if n + m <= MOST_POINTS if _points(solution) else max(n, m) <= LONGEST_COLUMN:
+    if n + m <= MOST_POINTS if solution.problem.cost.positions else max(n, m) <= LONGEST_COLUMN:
         pictures["transport"] = drawn(lambda: plot.transport(solution))
     pictures["plan"] = drawn(lambda: plot.plan(solution))
     known = _known(solution, trace)
@@ -72,8 +69,3 @@ def _known(solution: Solution, trace: Sequence[Progress]) -> list[Progress]:
         return [now for now in trace if math.isfinite(now.error)]
     end = [trace[-1]._replace(iterations=solution.iterations, gap=solution.gap)] if trace else []
     return [now for now in (*trace, *end) if math.isfinite(now.gap)]
-
-
-def _points(solution: Solution) -> tuple[np.ndarray, np.ndarray] | None:
-    cost = solution.problem.cost
-    return (cost.x, cost.z) if isinstance(cost, PointCost) and cost.x.shape[1] else None
