@@ -146,4 +146,4 @@ def ascend(costs: np.ndarray, dual: _ascent.Dual, *limits: Any) -> _ascent.Ascen
     )
     state = np.array([1.0, EMPTY])
     softmin = Resident(costs, np.zeros(m), np.full(n, -np.inf), matrix, ends, indices, values, state)
-    return _ascent.ascend(climb, softmin, dual, *limits, None)
+    return _ascent.ascend(climb, softmin, dual, *limits, tell=None)
