@@ -23,14 +23,14 @@ import adaptive_ot as aot
 import measure
 from adaptive_ot.adapt import JointTransportClassifier, RoundTripScore
 from adaptive_ot.workbench.benchmark.domains import read_dataset
-from adaptive_ot.workbench.benchmark.draws import Draw, draw
 from adaptive_ot.workbench.benchmark.method import stacked
+from adaptive_ot.workbench.benchmark.sampling import DomainPair, sample_pair
 
 SETTINGS: list[tuple[float, float]] = list(product((0.25, 0.5, 0.75, 1.0), (0.05, 0.1)))
 DEFAULT = SETTINGS.index((0.5, 0.1))
 
 
-def judged(drawn: Draw, kappa: float, epsilon: float) -> tuple[float, float]:
+def judged(drawn: DomainPair, kappa: float, epsilon: float) -> tuple[float, float]:
     """Accuracy on the target, and what the criterion thinks of it."""
     x, y, domain = stacked(drawn.x_source, drawn.y_source, drawn.x_target)
     model = JointTransportClassifier(kappa=kappa, solver=aot.Entropic(epsilon)).fit(x, y, sample_domain=domain)
@@ -62,7 +62,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
     tasks = [(d, *pair) for d in map(read_dataset, options.datasets) for pair in permutations(d.domains, 2)]
     for dataset, source, target in track(tasks, "tasks", console=Console(stderr=True)):
-        drawn = draw(dataset, source, target, seed=options.seed, samples=options.samples, drop=options.drop)
+        drawn = sample_pair(dataset, source, target, seed=options.seed, samples=options.samples, drop=options.drop)
         accuracies, scores = zip(*(judged(drawn, *setting) for setting in SETTINGS), strict=True)
         rows.append({"task": f"{source} -> {target}", "accuracy": accuracies, "score": scores})
     found = summary(*(np.array([row[name] for row in rows]) for name in ("accuracy", "score")))

@@ -170,7 +170,7 @@ def announce_phases() -> None:
         setattr(owner, name, call)
 
     announced(loop, "open_stores", "reading images")
-    announced(loop, "_evaluation", "an evaluation")
+    announced(loop, "evaluation", "an evaluation")
     announced(Training, "learn", "a step")
     announced(RunDirectory, "append", "metrics")
     announced(RunDirectory, "save", "a checkpoint")

@@ -26,6 +26,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from adaptive_ot.workbench.files import write_atomically
+
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
@@ -172,11 +174,10 @@ def header() -> dict[str, Any]:
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a results file so that an interrupted run leaves the old or the new one, never half."""
+    """Write a results file; an interrupted run leaves the old one or the new one, never half."""
     path.parent.mkdir(exist_ok=True)
-    draft = path.with_suffix(".tmp")
-    draft.write_text(json.dumps(content, indent=1) + "\n")
-    draft.replace(path)
+    text = json.dumps(content, indent=1) + "\n"
+    write_atomically("results", path, lambda file: file.write(text.encode()))
 
 
 class Packaged(Protocol):

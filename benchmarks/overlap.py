@@ -19,7 +19,7 @@ import numpy as np
 import measure
 from adaptive_ot.workbench.benchmark import engine
 from adaptive_ot.workbench.benchmark.features import prepare
-from adaptive_ot.workbench.benchmark.plan import Outcome
+from adaptive_ot.workbench.benchmark.study import Outcome
 from adaptive_ot.workbench.benchmark.table import markdown
 from adaptive_ot.workbench.cli.progress import cells_bar
 
@@ -93,12 +93,12 @@ def main() -> None:
     found, accuracies, tables = {}, {}, {}
     for name, setting in SETTINGS.items():
         methods = (*OURS, *OTHERS)
-        plan, work = prepare(
+        study, work = prepare(
             [options.dataset], methods=methods, seeds=options.seeds, samples=options.samples, **setting
         )
         with cells_bar() as progress:
             directory = options.output / name.replace(" ", "_").replace("%", "percent")
-            found[name] = engine.run(plan, work, directory, jobs=options.jobs, progress=progress)
+            found[name] = engine.run(study, work, directory, jobs=options.jobs, progress=progress)
         accuracies[name] = {method: mean(found[name], method, "accuracy") for method in methods}
         tables[name] = {
             method: {
@@ -108,7 +108,7 @@ def main() -> None:
             }
             for method in methods
         }
-        print(f"\n{name}\n\n{markdown(plan, found[name])}", flush=True)
+        print(f"\n{name}\n\n{markdown(study, found[name])}", flush=True)
     measure.write_json(measure.RESULTS / "overlap.json", measure.header() | {"means": tables})
     print("| method | " + " | ".join(SETTINGS) + " |")
     for method in (*OURS, *OTHERS):

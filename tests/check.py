@@ -25,7 +25,7 @@ ROUNDING = 1e-13
 FULL = 1e-12
 TIGHT = 1e-12
 
-ADAPTIVE = "adaptive"
+ADAPTIVE: Any = "adaptive"
 
 
 def solve_checked(instance: Instance, mass: Any = ADAPTIVE, given: Any = None, **how: Any) -> Solution:

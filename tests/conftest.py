@@ -1,6 +1,8 @@
 """Settings for all tests."""
 
 import signal
+import subprocess
+import sys
 from importlib.util import find_spec
 
 import pytest
@@ -34,3 +36,22 @@ def one_thread():
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def start():
+    """Start commands in sessions of their own; those that still run in the end are killed."""
+    from commands import environment
+
+    started = []
+
+    def start(*command, **more):
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        command = [sys.executable, *map(str, command)]
+        started.append(subprocess.Popen(command, env=environment(**more), start_new_session=True, **pipes))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()

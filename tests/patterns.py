@@ -1,9 +1,11 @@
 """Small pictures of four patterns, bright and clear in one domain, changed in others, for tests that train networks."""
 
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from adaptive_ot.deep import Config, configure
 
@@ -33,6 +35,22 @@ def save_patterns(path: Path, count: int = 240) -> Path:
     images = {f"{name}_train_x": np.clip(128 + 60 * x, 0, 255).astype(np.uint8) for name, x in domains.items()}
     np.savez(path, **images, **{f"{name}_train_y": labels for name in domains})  # type: ignore[arg-type]
     return path
+
+
+def save_folders(
+    root: Path, names: Sequence[str], *, clear: int, faint: int, contrast: float, cut: Collection[int] = ()
+) -> Path:
+    """Images of the domains "clear" and "faint", a folder for every class; files with some numbers are cut short."""
+    rng = np.random.default_rng(0)
+    for domain, count, strength in (("clear", clear, 1.0), ("faint", faint, contrast)):
+        labels = np.arange(count) % len(names)
+        for number, (label, x) in enumerate(zip(labels, stripes(labels, rng, strength), strict=True)):
+            path = root / domain / names[int(label)] / f"{number:02}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(np.clip(128 + 60 * x, 0, 255).astype(np.uint8)).save(path)
+            if number in cut:
+                path.write_bytes(path.read_bytes()[:-100])  # the header is whole
+    return root
 
 
 def small_run(root: Path, output: Path, **changes: Any) -> Config:

@@ -15,19 +15,21 @@ from sklearn.metrics import roc_auc_score
 
 import adaptive_ot as aot
 from adaptive_ot.workbench.benchmark import engine, features
-from adaptive_ot.workbench.benchmark.domains import Dataset, Domain, read_dataset, shrink
-from adaptive_ot.workbench.benchmark.draws import draw
-from adaptive_ot.workbench.benchmark.journal import CELLS, PLAN, Journal
-from adaptive_ot.workbench.benchmark.method import Method, Package, Prediction
+from adaptive_ot.workbench.benchmark.domains import Dataset, read_dataset, shrink
+from adaptive_ot.workbench.benchmark.journal import CELLS, PLAN, open_journal
+from adaptive_ot.workbench.benchmark.method import FeatureMethod, Package, Prediction
 from adaptive_ot.workbench.benchmark.ours import OURS
-from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Plan
 from adaptive_ot.workbench.benchmark.rivals import RIVALS
+from adaptive_ot.workbench.benchmark.sampling import sample_pair
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
 from adaptive_ot.workbench.benchmark.table import markdown, write_results
 from adaptive_ot.workbench.cli import main
+from adaptive_ot.workbench.feature_files import Features
+from commands import end_with, refused, rows_of
 from interruption import PATIENCE
 
 TASKS = (("pets", "photo -> sketch"), ("pets", "sketch -> photo"))
-PLAN_OF_FOUR = Plan(TASKS, ("ours", "theirs"), 1, {"samples": 5})
+PLAN_OF_FOUR = Study(TASKS, ("ours", "theirs"), 1, {"samples": 5})
 
 
 def numbers_of(cell):
@@ -54,7 +56,7 @@ def test_every_cell_runs_once(tmp_path):
     seen, steps = [], []
     outcomes = engine.run(PLAN_OF_FOUR, recording(seen), tmp_path / "new" / "place", progress=steps.append)
     assert seen == PLAN_OF_FOUR.cells == [outcome.cell for outcome in outcomes]
-    assert steps == [engine.Progress(done, 4, cell) for done, cell in enumerate(seen)]
+    assert steps == [engine.CellStarted(done, 4, cell) for done, cell in enumerate(seen)]
     assert [outcome.numbers for outcome in outcomes] == [numbers_of(cell) for cell in seen]
     assert len(cells_in(tmp_path / "new" / "place")) == 4
     assert engine.run(PLAN_OF_FOUR, recording(seen), tmp_path / "new" / "place") == outcomes
@@ -110,14 +112,14 @@ def test_a_torn_line_is_ignored_and_rewritten(tmp_path, tail):
 @pytest.mark.parametrize(
     ("other", "difference"),
     [
-        (Plan(TASKS, ("ours", "theirs"), 2, {"samples": 5}), "seeds 1, not 2"),
-        (Plan(TASKS, ("ours", "theirs"), 1, {"samples": 6}), "samples 5, not 6"),
-        (Plan(TASKS, ("ours",), 1, {"samples": 5}), "methods with theirs."),
-        (Plan(TASKS, ("ours", "new"), 1, {"samples": 5}), "methods with theirs and without new."),
-        (Plan(TASKS, ("theirs", "ours"), 1, {"samples": 5}), "methods in another order."),
-        (Plan(TASKS[:1], ("ours", "theirs"), 1, {"samples": 5}), "tasks"),
-        (Plan(TASKS, ("ours", "theirs"), 1, {"samples": 5, "drop": 1}), "drop None, not 1"),
-        (Plan(TASKS, ("ours", "theirs"), 1, {}), "samples 5, not None"),
+        (Study(TASKS, ("ours", "theirs"), 2, {"samples": 5}), "seeds 1, not 2"),
+        (Study(TASKS, ("ours", "theirs"), 1, {"samples": 6}), "samples 5, not 6"),
+        (Study(TASKS, ("ours",), 1, {"samples": 5}), "methods with theirs."),
+        (Study(TASKS, ("ours", "new"), 1, {"samples": 5}), "methods with theirs and without new."),
+        (Study(TASKS, ("theirs", "ours"), 1, {"samples": 5}), "methods in another order."),
+        (Study(TASKS[:1], ("ours", "theirs"), 1, {"samples": 5}), "tasks"),
+        (Study(TASKS, ("ours", "theirs"), 1, {"samples": 5, "drop": 1}), "drop None, not 1"),
+        (Study(TASKS, ("ours", "theirs"), 1, {}), "samples 5, not None"),
     ],
 )
 def test_another_plan_is_refused_by_what_differs(tmp_path, other, difference):
@@ -135,7 +137,7 @@ def test_another_plan_is_refused_by_what_differs(tmp_path, other, difference):
         ({PLAN: b"{"}, "must hold a plan.json that can be read"),
         ({PLAN: b"[]"}, "must hold a plan.json that can be read"),
         ({PLAN: b"\xff"}, "must hold a plan.json that can be read"),
-        ({CELLS: b""}, "must hold the plan.json of its cells.jsonl"),
+        ({CELLS: b""}, "must be new, empty, or hold a benchmark; got one with cells.jsonl"),
         ({"results.md": b"my notes"}, "must be new, empty, or hold a benchmark; got one with results.md"),
     ],
 )
@@ -143,7 +145,7 @@ def test_directories_of_others_are_refused(tmp_path, files, message):
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     with pytest.raises(aot.InvalidInput, match=message):
-        Journal(tmp_path, PLAN_OF_FOUR)
+        open_journal(tmp_path, PLAN_OF_FOUR)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == files
 
 
@@ -164,12 +166,6 @@ def test_one_run_at_a_time(tmp_path):
     engine.run(PLAN_OF_FOUR, work, tmp_path)  # which has ended
 
 
-def test_a_file_is_no_directory(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(aot.InvalidInput, match="must be a directory"):
-        Journal(tmp_path / "file", PLAN_OF_FOUR)
-
-
 def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -179,7 +175,7 @@ def test_a_full_disk_loses_nothing_that_was_finished(tmp_path, monkeypatch):
             monkeypatch.setattr(os, "fsync", full)
         return numbers_of(cell)
 
-    with pytest.raises(aot.InvalidInput, match="must have room for the results; got No space left on device"):
+    with pytest.raises(aot.InvalidInput, match="must have room for another line; got No space left on device"):
         engine.run(PLAN_OF_FOUR, work, tmp_path)
     monkeypatch.undo()
     (tmp_path / CELLS).write_bytes((tmp_path / CELLS).read_bytes()[:-7])  # as if the last line had not fitted
@@ -205,9 +201,9 @@ def test_an_interrupted_cell_is_not_recorded(tmp_path):
 # A benchmark of 6 cells in a process of its own. Every cell leaves a mark when it starts, the fifth one waits for ever.
 SLOW_WORK = """
 import pathlib, sys, time
-from adaptive_ot.workbench.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.study import Study
 
-PLAN = Plan((("pets", "photo -> sketch"),), ("ours", "theirs"), 3, {"samples": 5})
+PLAN = Study((("pets", "photo -> sketch"),), ("ours", "theirs"), 3, {"samples": 5})
 
 def work(cell):
     name = f"{cell.method} {cell.seed}"
@@ -232,26 +228,13 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def slow(tmp_path, monkeypatch):
+def slow(tmp_path, monkeypatch, start):
     """Start the benchmark above in a directory of its own."""
     monkeypatch.chdir(tmp_path)
     Path("slow_work.py").write_text(SLOW_WORK)
     Path("slow.py").write_text(SLOW_SCRIPT)
     Path("marks").touch()
-    processes = []
-
-    def start(directory, jobs=1):
-        command = [sys.executable, "slow.py", directory, str(jobs)]
-        environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}  # the package under test
-        options = {"stderr": subprocess.PIPE, "text": True, "env": environment}
-        options["start_new_session"] = True
-        processes.append(subprocess.Popen(command, **options))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    return lambda directory, jobs=1: start("slow.py", directory, jobs)
 
 
 def wait_until(condition):
@@ -274,10 +257,7 @@ def test_resumes_after_the_process_was_ended(slow, jobs, end):
     wait_until(lambda: process.poll() or ("ours 2" in marks() and len(cells_in(Path("results"))) == finished))
     assert process.poll() is None
     assert "must not be in use" in slow("results", jobs).communicate(timeout=PATIENCE)[1]
-    if end == signal.SIGINT:
-        os.killpg(process.pid, end)  # a terminal tells all processes
-    else:
-        process.send_signal(end)
+    end_with(process, end)
     complaint = process.communicate(timeout=PATIENCE)[1]  # until the last process has gone
     assert process.returncode == (-end if end == signal.SIGKILL else 1)
     if end != signal.SIGKILL:
@@ -309,13 +289,9 @@ def outcomes_of(plan, accuracies):
     ]
 
 
-def rows_of(text):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-
-
 def test_table_of_one_dataset():
     """By hand: ours has means of 70, 80 over tasks in the seeds, so 75 and a deviation of sqrt(50)."""
-    plan = Plan(TASKS, ("ours", "theirs", "broken"), 2, {})
+    plan = Study(TASKS, ("ours", "theirs", "broken"), 2, {})
     accuracies = {
         "ours": [[0.6, 0.7], [0.8, 0.9]],
         "theirs": [[0.65, 0.65], [0.7, 0.721]],
@@ -332,7 +308,7 @@ def test_table_of_one_dataset():
 
 def test_table_of_several_datasets():
     """Every dataset has a mean; the last one is over all tasks: (60 + 70 + 95) / 3."""
-    plan = Plan((*TASKS, ("digits", "mnist -> usps")), ("ours",), 1, {})
+    plan = Study((*TASKS, ("digits", "mnist -> usps")), ("ours",), 1, {})
     rows = rows_of(markdown(plan, outcomes_of(plan, {"ours": [[0.6], [0.7], [0.95]]})))
     heading = ["photo -> sketch", "sketch -> photo", "pets mean", "mnist -> usps", "digits mean", "mean", "seconds"]
     assert rows[0][1:] == heading
@@ -340,7 +316,7 @@ def test_table_of_several_datasets():
 
 
 def test_bars_in_names_do_not_end_a_column():
-    plan = Plan((("pets", "a|b -> c"), ("pets", "c -> a|b")), ("ours",), 1, {})
+    plan = Study((("pets", "a|b -> c"), ("pets", "c -> a|b")), ("ours",), 1, {})
     header = markdown(plan, outcomes_of(plan, {"ours": [[0.5], [0.5]]})).splitlines()[0]
     assert header == r"| method | a\|b -> c | c -> a\|b |     mean | seconds |"
 
@@ -351,7 +327,7 @@ def test_the_page_names_every_method():
 
 
 def test_other_numbers_have_a_table_of_their_own(tmp_path):
-    plan = Plan(TASKS, ("ours", "theirs"), 1, {"samples": 5})
+    plan = Study(TASKS, ("ours", "theirs"), 1, {"samples": 5})
     outcomes = [
         Outcome(cell, numbers_of(cell) | ({"transported_mass": mass} if cell.method == "ours" else {}))
         for cell, mass in zip(plan.cells, (0.5, 0, 0.7, 0), strict=True)
@@ -376,7 +352,7 @@ def test_other_numbers_have_a_table_of_their_own(tmp_path):
 def toy_domain(shift, rows=90, classes=3, columns=6):
     rng = np.random.default_rng(shift)
     y = rng.integers(classes, size=rows)
-    return Domain(3 * np.eye(classes, columns)[y] + rng.normal(size=(rows, columns), scale=0.3) + 0.2 * shift, y)
+    return Features(3 * np.eye(classes, columns)[y] + rng.normal(size=(rows, columns), scale=0.3) + 0.2 * shift, y)
 
 
 @pytest.fixture
@@ -385,50 +361,51 @@ def toy():
 
 
 def test_draws_depend_on_the_seed_and_the_names_alone(toy):
-    drawn = draw(toy, "a", "b", seed=3, samples=40)
-    for one, other in zip(drawn, draw(toy, "a", "b", seed=3, samples=40), strict=True):
+    drawn = sample_pair(toy, "a", "b", seed=3, samples=40)
+    for one, other in zip(drawn, sample_pair(toy, "a", "b", seed=3, samples=40), strict=True):
         np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(drawn.x_source, draw(toy, "a", "c", seed=3, samples=40).x_source)
-    np.testing.assert_array_equal(drawn.x_source, draw(toy, "b", "a", seed=3, samples=40).x_target)
-    np.testing.assert_array_equal(drawn.x_source, draw(toy, "a", "b", seed=3, samples=60).x_source[:40])
-    np.testing.assert_array_equal(drawn.x_source, draw(toy, "a", "b", seed=3, samples=40, drop=1).x_source)
-    assert not np.array_equal(drawn.x_source, draw(toy, "a", "b", seed=4, samples=40).x_source)
+    np.testing.assert_array_equal(drawn.x_source, sample_pair(toy, "a", "c", seed=3, samples=40).x_source)
+    np.testing.assert_array_equal(drawn.x_source, sample_pair(toy, "b", "a", seed=3, samples=40).x_target)
+    np.testing.assert_array_equal(drawn.x_source, sample_pair(toy, "a", "b", seed=3, samples=60).x_source[:40])
+    np.testing.assert_array_equal(drawn.x_source, sample_pair(toy, "a", "b", seed=3, samples=40, drop=1).x_source)
+    assert not np.array_equal(drawn.x_source, sample_pair(toy, "a", "b", seed=4, samples=40).x_source)
 
 
 @pytest.mark.parametrize("scale", [1e200, 1e-200, 1e-320])
 def test_rows_of_any_size_become_unit_rows(scale):
     x = np.array([[3.0, 4.0], [-1.0, 0.0], [0.0, 0.0]])
-    dataset = Dataset("toy", dict.fromkeys("ab", Domain(x * scale, np.arange(3))), 3, {})
-    drawn = draw(dataset, "a", "b", seed=0, samples=3)
+    dataset = Dataset("toy", dict.fromkeys("ab", Features(x * scale, np.arange(3))), 3, {})
+    drawn = sample_pair(dataset, "a", "b", seed=0, samples=3)
     expected = np.array([[0.6, 0.8], [-1.0, 0.0], [0.0, 0.0]])[drawn.y_source]
     np.testing.assert_allclose(drawn.x_source, expected, rtol=1e-3 if scale == 1e-320 else 1e-15)
 
 
 def test_draws_are_samples_without_replacement_of_unit_norm(toy):
-    drawn = draw(toy, "a", "b", seed=0, samples=1000)
-    x, y = toy.domains["a"]
+    drawn = sample_pair(toy, "a", "b", seed=0, samples=1000)
+    x, y, _ = toy.domains["a"]
     x = x / np.linalg.norm(x, axis=1, keepdims=True)
     order, expected = np.lexsort(drawn.x_source.T), np.lexsort(x.T)
     np.testing.assert_allclose(drawn.x_source[order], x[expected])
     np.testing.assert_array_equal(drawn.y_source[order], y[expected])
-    assert draw(toy, "a", "b", seed=0, samples=40).x_target.shape == (40, 6)
+    assert sample_pair(toy, "a", "b", seed=0, samples=40).x_target.shape == (40, 6)
 
 
 def test_dropped_classes_are_missing_in_the_target_only(toy):
     missing = set()
     for seed in range(8):
-        drawn = draw(toy, "a", "b", seed=seed, samples=50, drop=1)
+        drawn = sample_pair(toy, "a", "b", seed=seed, samples=50, drop=1)
         (left_out,) = {0, 1, 2} - set(drawn.y_target.tolist())
         assert left_out in drawn.y_source
         assert len(drawn.y_target) == 50
-        assert set(draw(toy, "c", "a", seed=seed, samples=50, drop=1).y_target.tolist()) == {0, 1, 2} - {left_out}
+        same_seed = sample_pair(toy, "c", "a", seed=seed, samples=50, drop=1)
+        assert set(same_seed.y_target.tolist()) == {0, 1, 2} - {left_out}
         missing.add(left_out)
     assert len(missing) > 1
 
 
 def test_outliers_are_made_of_features_of_the_target(toy):
-    clean = draw(toy, "a", "b", seed=1, samples=50)
-    drawn = draw(toy, "a", "b", seed=1, samples=50, outliers=0.2)
+    clean = sample_pair(toy, "a", "b", seed=1, samples=50)
+    drawn = sample_pair(toy, "a", "b", seed=1, samples=50, outliers=0.2)
     assert drawn.outlier.sum() == 10
     assert drawn.overlap == 0.8
     np.testing.assert_array_equal(drawn.x_target[~drawn.outlier], clean.x_target[~drawn.outlier])
@@ -443,8 +420,8 @@ def test_outliers_are_made_of_features_of_the_target(toy):
 
 
 def test_the_source_may_not_know_all_classes(toy):
-    domains = {"a": Domain(toy.domains["a"].x, np.zeros(90, int)), "b": toy.domains["b"]}
-    drawn = draw(toy._replace(domains=domains), "a", "b", seed=0, samples=90)
+    domains = {"a": Features(toy.domains["a"].x, np.zeros(90, int)), "b": toy.domains["b"]}
+    drawn = sample_pair(toy._replace(domains=domains), "a", "b", seed=0, samples=90)
     assert drawn.overlap == np.mean(drawn.y_target == 0)
 
 
@@ -466,7 +443,7 @@ def here(tmp_path, monkeypatch):
     domains = {name: toy_domain(shift) for shift, name in enumerate(("art", "photo", "sketch"))}
     np.savez("pets/photo.npz", x=domains["photo"].x.astype(np.float32), y=names[domains["photo"].y])
     for name in ("art", "sketch"):
-        x, y = domains[name]
+        x, y, _ = domains[name]
         lines = [",".join([*map(str, row), word]) for row, word in zip(x, names[y], strict=True)]
         Path(f"pets/{name}.csv").write_text("\n".join(["a,b,c,d,e,f,label", *lines]))
     Path("pets/README.txt").write_text("not a domain")
@@ -491,7 +468,7 @@ def nearest_mean(x_source, y_source, x_target):
 
 @pytest.fixture
 def fake(monkeypatch):
-    monkeypatch.setitem(features.METHODS, "nearest mean", Method(nearest_mean))
+    monkeypatch.setitem(features.METHODS, "nearest mean", FeatureMethod(nearest_mean))
     return "nearest mean"
 
 
@@ -533,7 +510,7 @@ def test_all_pairs_are_tasks(here, fake):
 def test_numbers_of_a_cell(here, fake):
     _, work = features.prepare([Path("pets")], methods=[fake], samples=50, drop=1, outliers=0.3)
     found = work(Cell("pets", "art -> sketch", fake, 2))
-    drawn = draw(read_dataset(Path("pets")), "art", "sketch", seed=2, samples=50, drop=1, outliers=0.3)
+    drawn = sample_pair(read_dataset(Path("pets")), "art", "sketch", seed=2, samples=50, drop=1, outliers=0.3)
     prediction = nearest_mean(drawn.x_source, drawn.y_source, drawn.x_target)
     right = (prediction.labels == drawn.y_target)[~drawn.outlier]
     counts = [np.bincount(y, minlength=9) for y in (drawn.y_source, drawn.y_target[~drawn.outlier])]
@@ -585,7 +562,7 @@ def test_skada_is_kept_from_changing_settings():
 
 def test_missing_packages_are_named_before_anything_is_read(here, monkeypatch, capsys):
     needs = (Package("no_such_module", "skada", "bench"),)
-    monkeypatch.setitem(features.METHODS, "needy", Method(nearest_mean, needs))
+    monkeypatch.setitem(features.METHODS, "needy", FeatureMethod(nearest_mean, needs))
     assert main(["benchmark", "features", "missing", "--output", "results", "--method", "needy"]) == 2
     assert capsys.readouterr().err == 'adaptive-ot: This needs skada: pip install "adaptive-ot[bench]"\n'
     assert not Path("results").exists()
@@ -725,10 +702,4 @@ def test_refusals(here, fake, capfd, line, message):
     for name in ("twice/photo.csv", "broken/a.npz", "text.npz", "README.txt"):
         Path(name).write_text("hello")
     arguments = ["benchmark", "features", *line.split()]
-    assert main(arguments if "--method" in line else [*arguments, "--method", fake]) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("adaptive-ot: ")
-    assert captured.err.count("\n") == 1, captured.err
-    assert message in captured.err
-    assert not Path("results").exists()
+    refused(capfd, arguments if "--method" in line else [*arguments, "--method", fake], message)

@@ -3,10 +3,9 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 import tomllib
 from pathlib import Path
@@ -19,11 +18,13 @@ import torch
 import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.workbench.benchmark import deep, engine, sensitivity
-from adaptive_ot.workbench.benchmark.deep import DeepBenchmark, configuration, directory_name
-from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Part, Plan
-from adaptive_ot.workbench.benchmark.plan_file import read_plan
+from adaptive_ot.workbench.benchmark.deep import configuration, directory_name
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Part, Study
+from adaptive_ot.workbench.benchmark.study_file import read_study
 from adaptive_ot.workbench.benchmark.table import markdown
 from adaptive_ot.workbench.cli import main
+from adaptive_ot.workbench.runs import differences
+from commands import end_with, refused, rows_of
 from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
@@ -88,10 +89,6 @@ def without_seconds(cells):
     return [cell | {"numbers": {k: v for k, v in cell["numbers"].items() if k != "seconds"}} for cell in cells]
 
 
-def rows_of(text):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|"]
-
-
 def test_command(here, capsys, monkeypatch):
     write_plan(TOP + "seeds = [4]\n")
     arguments = ["benchmark", "deep", "plan.toml", "-o", "results"]
@@ -143,7 +140,9 @@ def test_plan_holds_what_numbers_depend_on_and_nothing_of_the_machine(here):
     assert record["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     text = json.dumps(record)
     assert not [word for word in ("device", "weights.safetensors", "tiny.npz", "workers", str(here)) if word in text]
-    assert len(pickle.dumps(work)) < 2000
+    pickled = pickle.dumps(work)  # as worker processes get it
+    assert len(pickled) < 2000
+    assert pickle.loads(pickled).config(plan.cells[1]) == work.config(plan.cells[1])
     # Everything may move.
     shutil.copytree(here, here / "moved")
     moved, _ = deep.prepare(here / "moved" / "plan.toml", Path("elsewhere"))
@@ -151,12 +150,12 @@ def test_plan_holds_what_numbers_depend_on_and_nothing_of_the_machine(here):
     # Other weights or images make another benchmark.
     aot_weights("weights.safetensors", seed=1)
     changed, _ = deep.prepare(Path("plan.toml"), Path("results"))
-    assert [each.split(" '")[0] for each in plan.differences(changed.record())] == ["recipe weights"]
+    assert [each.split(" '")[0] for each in differences(plan.record(), changed.record())] == ["recipe weights"]
     write_images(Path("moved/data"), bright=100)
     changed, _ = deep.prepare(here / "moved" / "plan.toml", Path("results"))
-    differences = plan.differences(changed.record())
-    assert differences
-    assert all(each.startswith("data ") for each in differences)
+    different = differences(plan.record(), changed.record())
+    assert different
+    assert all(each.startswith("data ") for each in different)
 
 
 def aot_weights(path, seed=0):
@@ -255,25 +254,12 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def start(here):
+def slow(here, start):
     Path("slow.py").write_text(SLOW)
     # Worker processes import what the main one did: they are slowed down, too.
     Path("command.py").write_text(SLOW_MAIN)
     Path("marks").touch()
-    processes = []
-
-    def start(*arguments):
-        single = dict.fromkeys(engine.THREADS, "1")
-        environment = os.environ | single | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
-        command = [sys.executable, "command.py", *arguments]
-        pipes = {"stderr": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        processes.append(subprocess.Popen(command, env=environment, start_new_session=True, **pipes))
-        return processes[-1]
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+    return lambda *arguments: start("command.py", *arguments, **dict.fromkeys(engine.THREADS, "1"))
 
 
 def marks():
@@ -288,18 +274,15 @@ def marks():
         pytest.param(signal.SIGTERM, 1, marks=pytest.mark.slow),
     ],
 )
-def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
+def test_goes_on_in_the_middle_of_a_cell(slow, end, jobs):
     """With the same numbers in the end as without a stop."""
     write_plan()
-    process = start("-o", "stopped", "--jobs", str(jobs))
+    process = slow("-o", "stopped", "--jobs", str(jobs))
     deadline = time.monotonic() + PATIENCE
     while 2 not in marks() and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert process.poll() is None, process.communicate()
-    if end == signal.SIGINT:
-        os.killpg(process.pid, end)  # a terminal tells all processes
-    else:
-        process.send_signal(end)
+    end_with(process, end)
     if end != signal.SIGKILL:  # the step is finished first
         Path("on").touch()
     _, complaint = process.communicate(timeout=PATIENCE)
@@ -307,7 +290,7 @@ def test_goes_on_in_the_middle_of_a_cell(start, end, jobs):
     first = marks()
     assert first == [0, 1, 2]
     Path("go").touch()
-    assert start("-o", "stopped").wait(PATIENCE) == 0
+    assert slow("-o", "stopped").wait(PATIENCE) == 0
     # A killed process loses the step it was at, one that was told to end none.
     assert marks()[len(first) :] == ([2, 3] if end == signal.SIGKILL else [3])
     assert main(["benchmark", "deep", "plan.toml", "-o", "whole"]) == 0
@@ -334,7 +317,7 @@ def saving(cell):
 
 def test_workers_save_before_the_lock_is_given_back_and_take_no_other_cell(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    plan = Plan((("pets", "a -> b"),), ("ours",), (9, 1, 2, 3), {})
+    plan = Study((("pets", "a -> b"),), ("ours",), (9, 1, 2, 3), {})
     with pytest.raises(KeyboardInterrupt):
         engine.run(plan, saving, tmp_path / "results", jobs=2)
     assert sorted(path.name for path in tmp_path.glob("saved *")) == ["saved 1", "saved 9"]
@@ -343,7 +326,7 @@ def test_workers_save_before_the_lock_is_given_back_and_take_no_other_cell(tmp_p
 
 def test_table_with_cells_that_are_not_there():
     """By hand: ours has 60, 80 with both tasks in seed 0, 90 alone in seed 5; theirs has one task; few has one seed."""
-    plan = Plan(
+    plan = Study(
         TASKS,
         ("ours", "theirs", "few", "broken"),
         (0, 5),
@@ -376,7 +359,7 @@ def test_plans_of_the_repository_are_valid(path):
     """Up to the data, which need not be here; every row has settings of its own."""
     content = tomllib.loads(path.read_text())
     more = frozenset({"grid", "baseline"}) if "grid" in content else frozenset()
-    plan = read_plan(path, more)
+    plan = read_study(path, more)
     rows = plan.rows or (plan.row({"method": "aot"}), plan.row({"method": content["baseline"]}))
     configs = [configuration(row, Path("results")) for row in rows]
     assert len({row.name for row in rows}) == len(rows)
@@ -385,7 +368,7 @@ def test_plans_of_the_repository_are_valid(path):
 
 
 def test_plans_of_the_repository_run_all_they_should():
-    names = {path.stem: read_plan(path).rows for path in PLANS if "sensitivity" not in path.stem}
+    names = {path.stem: read_study(path).rows for path in PLANS if "sensitivity" not in path.stem}
     ten = ["source-only", "aot", "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco"]
     assert [row.options["method"] for row in names["pacs"]] == ten
     assert [row.options["method"] for row in names["pacs_partial"]] == [*ten, *["aot"] * 5]
@@ -396,7 +379,7 @@ def test_real_images_and_weights_fit_the_plans():
     data = os.environ.get("ADAPTIVE_OT_DATA")
     if not data:
         pytest.skip("ADAPTIVE_OT_DATA, a directory with pacs and resnet50_imagenet_v1.safetensors, is not set")
-    content = read_plan(next(path for path in PLANS if path.stem == "pacs_partial"))
+    content = read_study(next(path for path in PLANS if path.stem == "pacs_partial"))
     weights = str(Path(data, "resnet50_imagenet_v1.safetensors"))
     rows = [
         row._replace(options=row.options | {"root": Path(data, "pacs"), "weights": weights}) for row in content.rows
@@ -497,79 +480,58 @@ def test_picture_of_sensitivity():
         plot.sensitivity([])
 
 
+# What a plan says wrong; every message names the plan before its rule.
 REFUSALS = [
-    (
-        "iteration = 5",
-        ROWS,
-        "'iteration' in plan 'plan.toml' must be a known key; got an unknown name. Did you mean 'iterations'?",
-    ),
-    ("seed = 5", ROWS, "'seed' in plan 'plan.toml' must be a known key"),
-    ("", ROWS + "colour = 1", "'colour' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
-    ("", ROWS + "dataset = 'pacs'", "'dataset' of 'AOT, all mass' in plan 'plan.toml' must be a known key"),
-    (
-        "",
-        '[[methods]]\nmethod = "aot"\nsettings = { betta = 1 }',
-        "'betta' of 'aot' in plan 'plan.toml' must be a known setting",
-    ),
-    ("", '[[methods]]\nmethod = "magic"', "method of 'magic' in plan 'plan.toml' must be one of \"source-only\""),
-    ("", '[[methods]]\nname = "A"', "method of 'A' in plan 'plan.toml' must be text"),
-    ("", "[[methods]]", "name in plan 'plan.toml' must be text; got None"),
-    ("", "", "methods in plan 'plan.toml' must be at least one"),
-    ("methods = 3", "", "methods in plan 'plan.toml' must be tables; got 3"),
-    ("", ROWS + ROWS, "methods in plan 'plan.toml' must have different names; got two 'none'"),
-    ("iterations = 0", ROWS, "iterations of 'none' in plan 'plan.toml' must be a whole number from 1"),
-    ("precision = 'half'", ROWS, "precision of 'none' in plan 'plan.toml' must be one of"),
-    ("published = 1", ROWS, "published in plan 'plan.toml' must be true or false"),
-    ("published = true", ROWS, "published of 'none' in plan 'plan.toml' needs a method with published settings"),
-    ("keep_checkpoints = 1", ROWS, "keep_checkpoints in plan 'plan.toml' must be true or false; got 1"),
-    ("tasks = []", ROWS, "tasks in plan 'plan.toml' must be a list of SOURCE:TARGET; got []"),
-    ("tasks = ['light']", ROWS, "tasks in plan 'plan.toml' must be a list of SOURCE:TARGET; got ['light']"),
-    (
-        "tasks = ['light:dark', 'light:dark']",
-        ROWS,
-        "tasks in plan 'plan.toml' must be different; got 'light:dark' twice",
-    ),
-    ("tasks = ['light:grey']", ROWS, "target in plan 'plan.toml' must be a domain of the file"),
-    ("target_classes = ['7']", ROWS, "target_classes in plan 'plan.toml' must be classes of the source"),
-    ("seeds = 0", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got 0"),
-    ("seeds = true", ROWS, "seeds in plan 'plan.toml' must be whole numbers from 0, or how many; got True"),
-    ("seeds = [1, 1]", ROWS, "seeds in plan 'plan.toml' must be different; got 1 twice"),
-    ("seeds = [-1]", ROWS, "seeds in plan 'plan.toml' must be whole numbers"),
-    ("root = 3", ROWS, "root in plan 'plan.toml' must be text; got 3"),
-    ("root = 'nowhere.npz'", ROWS, "nowhere.npz' in plan 'plan.toml' must exist"),
-    ("dataset = 'other'", ROWS, "dataset of 'none' in plan 'plan.toml' must be one of"),
-    ("weights = 'no.safetensors'", ROWS, "of 'none' in plan 'plan.toml' must exist"),
-    ("network = 'alexnet'", ROWS, "network of 'none' in plan 'plan.toml' must be"),
-    ("[[broken", ROWS, "plan 'plan.toml' must be valid TOML"),
-    ("grid = { beta = [1] }", ROWS, "'grid' in plan 'plan.toml' must be a known key"),
+    ("iteration = 5", ROWS, "'iteration' must be a known key; got an unknown name. Did you mean 'iterations'?"),
+    ("seed = 5", ROWS, "'seed' must be a known key"),
+    ("", ROWS + "colour = 1", "'colour' of 'AOT, all mass' must be a known key"),
+    ("", ROWS + "dataset = 'pacs'", "'dataset' of 'AOT, all mass' must be a known key"),
+    ("", '[[methods]]\nmethod = "aot"\nsettings = { betta = 1 }', "'betta' of 'aot' must be a known setting"),
+    ("", '[[methods]]\nmethod = "magic"', "method of 'magic' must be one of \"source-only\""),
+    ("", '[[methods]]\nname = "A"', "method of 'A' must be a word"),
+    ("", "[[methods]]", "name must be text; got None"),
+    ("", "", "methods must be at least one"),
+    ("methods = 3", "", "methods must be tables; got 3"),
+    ("", ROWS + ROWS, "methods must have different names; got two 'none'"),
+    ("iterations = 0", ROWS, "iterations of 'none' must be a whole number from 1"),
+    ("precision = 'half'", ROWS, "precision of 'none' must be one of"),
+    ("published = 1", ROWS, "published must be true or false"),
+    ("published = true", ROWS, "published of 'none' needs a method with published settings"),
+    ("keep_checkpoints = 1", ROWS, "keep_checkpoints must be true or false; got 1"),
+    ("tasks = []", ROWS, "tasks must be a list of SOURCE:TARGET; got []"),
+    ("tasks = ['light']", ROWS, "tasks must be a list of SOURCE:TARGET; got ['light']"),
+    ("tasks = ['light:dark', 'light:dark']", ROWS, "tasks must be different; got 'light:dark' twice"),
+    ("tasks = ['light:grey']", ROWS, "target must be a domain of the file"),
+    ("target_classes = ['7']", ROWS, "target_classes must be classes of the source"),
+    ("seeds = 0", ROWS, "seeds must be whole numbers from 0, or how many; got 0"),
+    ("seeds = true", ROWS, "seeds must be whole numbers from 0, or how many; got True"),
+    ("seeds = [1, 1]", ROWS, "seeds must be different; got 1 twice"),
+    ("seeds = [-1]", ROWS, "seeds must be whole numbers"),
+    ("root = 3", ROWS, "root must be a word; got 3"),
+    ("root = 'nowhere.npz'", ROWS, "nowhere.npz' must exist"),
+    ("dataset = 'other'", ROWS, "dataset of 'none' must be one of"),
+    ("weights = 'no.safetensors'", ROWS, "of 'none' must exist"),
+    ("network = 'alexnet'", ROWS, "network of 'none' must be"),
+    ("grid = { beta = [1] }", ROWS, "'grid' must be a known key"),
 ]
 GRID_REFUSALS = [
-    ("", "grid in plan 'plan.toml' must be a table of values; got None"),
-    ("[grid]", "grid in plan 'plan.toml' must be a table of values"),
-    (
-        "[grid]\nbetta = [1]",
-        "grid 'betta' in plan 'plan.toml' must be a number that 'aot' has; got another. Did you mean 'beta'? Choose",
-    ),
-    ("[grid]\ncost = [1]", "grid 'cost' in plan 'plan.toml' must be a number that 'aot' has"),
-    ("[grid]\nbeta = 2", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers; got 2"),
-    ("[grid]\nbeta = [1, nan]", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
-    ("[grid]\nbeta = [true]", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
-    ("[grid]\nbeta = ['a']", "grid 'beta' in plan 'plan.toml' must be a list of finite numbers"),
-    ("baseline = 3\n[grid]\nbeta = [2]", "baseline in plan 'plan.toml' must be the name of a method; got 3"),
-    ("baseline = 'none'\n[grid]\nbeta = [2]", "method of 'none' in plan 'plan.toml' must be one of"),
-    ("baseline = 'aot'\n[grid]\nbeta = [2]", "methods in plan 'plan.toml' must have different names; got two 'aot'"),
-    ("[grid]\nbeta = [2]" + ROWS, "methods in plan 'plan.toml' must be one at most; got 2"),
+    ("", "grid must be a table of values; got None"),
+    ("[grid]", "grid must be a table of values"),
+    ("[grid]\nbetta = [1]", "grid 'betta' must be a number that 'aot' has; got another. Did you mean 'beta'? Choose"),
+    ("[grid]\ncost = [1]", "grid 'cost' must be a number that 'aot' has"),
+    ("[grid]\nbeta = 2", "grid 'beta' must be a list of finite numbers; got 2"),
+    ("[grid]\nbeta = [1, nan]", "grid 'beta' must be a list of finite numbers"),
+    ("[grid]\nbeta = [true]", "grid 'beta' must be a list of finite numbers"),
+    ("[grid]\nbeta = ['a']", "grid 'beta' must be a list of finite numbers"),
+    ("baseline = 3\n[grid]\nbeta = [2]", "baseline must be the name of a method; got 3"),
+    ("baseline = 'none'\n[grid]\nbeta = [2]", "method of 'none' must be one of"),
+    ("baseline = 'aot'\n[grid]\nbeta = [2]", "methods must have different names; got two 'aot'"),
+    ("[grid]\nbeta = [2]" + ROWS, "methods must be one at most; got 2"),
 ]
 
 
-def refused(arguments, message, capfd):
-    assert main(arguments) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("adaptive-ot: ")
-    assert captured.err.count("\n") == 1, captured.err
-    assert message in captured.err
-    assert not Path("results").exists()
+def in_plan(message):
+    return re.sub(r" (must|needs) ", r" in plan 'plan.toml' \1 ", message, count=1)
 
 
 @pytest.mark.parametrize(("line", "rows", "message"), REFUSALS, ids=[message for _, _, message in REFUSALS])
@@ -577,19 +539,20 @@ def test_refusals(here, capfd, line, rows, message):
     key = line.split(" = ")[0]
     top = "".join(each for each in TOP.splitlines(keepends=True) if each.split(" = ")[0] != key)
     write_plan(f"{top}{line}\n", rows)
-    refused(["benchmark", "deep", "plan.toml", "--output", "results"], message, capfd)
+    refused(capfd, ["benchmark", "deep", "plan.toml", "--output", "results"], in_plan(message))
 
 
 @pytest.mark.parametrize(("text", "message"), GRID_REFUSALS)
 def test_refusals_of_grids(here, capfd, text, message):
     write_plan(TOP, text)
-    refused(["benchmark", "sensitivity", "plan.toml", "--output", "results"], message, capfd)
+    refused(capfd, ["benchmark", "sensitivity", "plan.toml", "--output", "results"], in_plan(message))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["missing.toml", "-o", "results"], "plan 'missing.toml' must exist"),
+        (["broken.toml", "-o", "results"], "plan 'broken.toml' must be valid TOML"),
         (["data/tiny.npz", "-o", "results"], "plan 'data/tiny.npz' must end in .toml"),
         (["plan.toml", "-o", "results", "--jobs", "0"], "--jobs must be a whole number from 1"),
         (["plan.toml", "-o", "data/tiny.npz"], "--output 'data/tiny.npz' must be a directory"),
@@ -598,12 +561,5 @@ def test_refusals_of_grids(here, capfd, text, message):
 )
 def test_refusals_of_options(here, capfd, arguments, message):
     write_plan()
-    refused(["benchmark", "deep", *arguments], message, capfd)
-
-
-def test_work_needs_nothing_but_small_values(here):
-    """As worker processes get it."""
-    plan, work = deep.prepare(write_plan(), Path("results"))
-    again = pickle.loads(pickle.dumps(work))
-    assert isinstance(again, DeepBenchmark)
-    assert again.config(plan.cells[1]) == work.config(plan.cells[1])
+    write_plan("[[broken", path="broken.toml")
+    refused(capfd, ["benchmark", "deep", *arguments], message)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,13 +13,7 @@ from scipy import sparse
 import adaptive_ot as aot
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
-from interruption import PATIENCE
-
-COMMAND = [sys.executable, "-m", "adaptive_ot"]
-
-
-def run(*arguments, **options):
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, text=True, timeout=PATIENCE, **options)
+from commands import COMMAND, environment, on_a_terminal, refused, run, summary
 
 
 @pytest.fixture
@@ -34,11 +27,8 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def summary(capsys, *arguments):
-    assert main(["solve", *map(str, arguments), "--json"]) == 0
-    captured = capsys.readouterr()
-    assert captured.err == ""
-    return json.loads(captured.out)
+def solved(capsys, *arguments):
+    return summary(capsys, "solve", *arguments)
 
 
 def test_solve_prints_the_solution(here, capsys):
@@ -53,11 +43,16 @@ def test_solve_prints_the_solution(here, capsys):
     assert shown["outliers"] == "1 source and 1 target left alone"
     assert shown["clusters"] == "2; the largest: 3 x 2, 2 x 2 points"
     assert shown["plan"].endswith("pairs")
+    same = solved(capsys, "cost.npy")
+    assert same["value"] == pytest.approx(-11 / 15, abs=1e-12)
+    assert [same[name] for name in ("status", "output", "clusters")] == ["optimal", None, 2]
+    assert [same[f"{kind}_{side}"] for kind in ("active", "outlier") for side in ("sources", "targets")] == [5, 4, 1, 1]
+    assert same["largest_clusters"][0] == {"sources": 3, "targets": 2, "mass": pytest.approx(0.4)}
 
 
 @pytest.mark.parametrize("entropy", ["augmented", "product", "counting"])
 def test_solve_with_entropy(here, capsys, entropy):
-    shown = summary(capsys, "cost.npy", "--epsilon", "0.05", "--entropy", entropy, "--output", "plan.npz")
+    shown = solved(capsys, "cost.npy", "--epsilon", "0.05", "--entropy", entropy, "--output", "plan.npz")
     expected = aot.solve(TOY_COST, solver=aot.Entropic(0.05, entropy))
     assert shown["status"] == "converged"
     assert shown["regularised_value"] == expected.regularised_value
@@ -77,7 +72,7 @@ def test_solve_with_entropy(here, capsys, entropy):
     ],
 )
 def test_solve_another_model(here, capsys, options, title, marginals, solver):
-    shown = summary(capsys, "cost.npy", *options)
+    shown = solved(capsys, "cost.npy", *options)
     expected = aot.solve(TOY_COST, marginals=marginals, solver=solver)
     assert shown["model"] == title
     assert [shown[name] for name in ("value", "mass", "price", "gap")] == [
@@ -118,42 +113,6 @@ def test_path_of_nothing(here, capsys):
     assert b"<svg" in Path("empty.svg").read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["solve", "cost.npy", "--equal", "--mass", "0.5"], "--equal does not go with another model"),
-        (["solve", "cost.npy", "--tau", "1", "--rho", "1"], "--tau does not go with another model"),
-        (["solve", "cost.npy", "--mass", "1.5"], "--mass must be at most the smaller of the total weights, 1"),
-        (["solve", "cost.npy", "--mass", "-1"], "--mass must be a number from 0"),
-        (["solve", "cost.npy", "--tau", "0", "--epsilon", "1"], "--tau must be a number from"),
-        (["solve", "cost.npy", "--tau", "1"], "--tau needs --epsilon"),
-        (["solve", "cost.npy", "--rho", "1", "--epsilon", "1"], "--rho does not go with --epsilon"),
-        (["solve", "forbidden.npy", "--equal"], "only 0.5 can move"),
-        (["path", "cost.npy", "--reach", "1"], "--reach goes with two point files"),
-        (["path", "cost.npy", "--output", "path.npz"], "--output 'path.npz' must end in .csv"),
-        (["path", "cost.npy", "--plot", "path.gif"], "--plot 'path.gif' must end in .png, .svg or .pdf"),
-        (["path", "cost.npy", "--plot", "no/path.png"], "--plot 'no/path.png' must lie in a directory that exists"),
-    ],
-)
-def test_models_and_paths_are_refused(here, capsys, arguments, complaint):
-    np.save("forbidden.npy", np.array([[-1.0, np.inf], [np.inf, np.inf]]))
-    before = {path.name for path in here.iterdir()}
-    assert main(arguments) == 2
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert complaint in captured.err
-    assert captured.err.count("\n") == 1
-    assert {path.name for path in here.iterdir()} == before
-
-
-def test_solve_prints_json(here, capsys):
-    shown = summary(capsys, "cost.npy")
-    assert shown["value"] == pytest.approx(-11 / 15, abs=1e-12)
-    assert (shown["status"], shown["output"], shown["clusters"]) == ("optimal", None, 2)
-    assert (shown["sources"], shown["targets"], shown["outlier_sources"], shown["outlier_targets"]) == (6, 5, 1, 1)
-    assert shown["largest_clusters"][0] == {"sources": 3, "targets": 2, "mass": pytest.approx(0.4)}
-
-
 def test_nothing_to_move(here, capsys):
     np.save("cost.npy", np.ones((2, 3)))
     assert main(["solve", "cost.npy"]) == 0
@@ -190,12 +149,12 @@ def test_every_kind_of_cost_file(here, capsys, write):
     (here / "cost.npy").unlink()
     write()
     (path,) = here.glob("cost.*")
-    assert summary(capsys, path)["value"] == pytest.approx(-11 / 15, abs=1e-12)
+    assert solved(capsys, path)["value"] == pytest.approx(-11 / 15, abs=1e-12)
 
 
 def test_stored_pairs_of_a_sparse_cost_are_the_only_ones(here, capsys):
     sparse.save_npz("cost.npz", sparse.csr_array(([-1.0], ([0], [1])), shape=(2, 3)))
-    assert summary(capsys, "cost.npz", "-o", "plan.csv")["pairs"] == 1
+    assert solved(capsys, "cost.npz", "-o", "plan.csv")["pairs"] == 1
     assert Path("plan.csv").read_text().splitlines()[1].startswith("0,1,0.333333")
 
 
@@ -209,7 +168,7 @@ def test_points(here, capsys, suffix):
         np.savez("x.npz", x=x, y=np.zeros(40))
         np.savez("z.npz", points=z)
     expected = aot.solve(aot.DistanceCost(x, z, reach=0.3))
-    shown = summary(capsys, f"x.{suffix}", f"z.{suffix}", "--reach", "0.3")
+    shown = solved(capsys, f"x.{suffix}", f"z.{suffix}", "--reach", "0.3")
     assert shown["value"] == pytest.approx(expected.value, rel=1e-12)
     assert shown["active_sources"] == expected.active_source.sum()
 
@@ -224,7 +183,7 @@ def test_weights(here, capsys, suffix):
             np.savez(f"{side}.npz", weights=weights, unrelated=np.zeros(3))
         else:
             np.savetxt(f"{side}.{suffix}", weights if suffix == "csv" else weights[None], delimiter=",")
-    shown = summary(capsys, "cost.npy", "--source-weights", f"source.{suffix}", "--target-weights", f"target.{suffix}")
+    shown = solved(capsys, "cost.npy", "--source-weights", f"source.{suffix}", "--target-weights", f"target.{suffix}")
     expected = aot.solve(TOY_COST, given["source"], given["target"])
     assert (shown["value"], shown["most_mass"]) == (expected.value, 1.25)
 
@@ -233,7 +192,7 @@ def test_weights(here, capsys, suffix):
 def test_output(here, capsys, name):
     expected = aot.solve(TOY_COST)
     Path(name).write_bytes(b"an older file")
-    shown = summary(capsys, "cost.npy", "--output", name)
+    shown = solved(capsys, "cost.npy", "--output", name)
     if name.lower().endswith("npz"):
         loaded = sparse.load_npz(name)
         assert loaded.format == "csr"
@@ -265,15 +224,11 @@ def test_a_failed_write_leaves_the_old_file(here, monkeypatch, capsys):
     assert len(list(here.iterdir())) == 4
 
 
-def test_output_is_refused_before_solving(here, monkeypatch, capsys):
-    def never(*_, **__):
-        raise AssertionError("solved")
-
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", never)
-    monkeypatch.setattr("adaptive_ot.workbench.cli.files.DENSE_LIMIT", 8 * 29)
-    for output in ("plan.txt", "plan", "missing/plan.npz", "cost.npy", "dense.npy"):
-        assert main(["solve", "cost.npy", "--output", output]) == 2
-        assert "--output" in capsys.readouterr().err
+@pytest.mark.parametrize("output", ["plan.txt", "plan", "missing/plan.npz", "cost.npy", "dense.npy"])
+def test_output_is_refused_before_solving(here, monkeypatch, capfd, output):
+    monkeypatch.setattr("adaptive_ot.solve", None)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.outputs.DENSE_LIMIT", 8 * 29)
+    refused(capfd, ["solve", "cost.npy", "--output", output], "--output")
 
 
 def test_not_converged(here, capsys):
@@ -285,45 +240,17 @@ def test_not_converged(here, capsys):
     assert Path("plan.npz").exists()  # the best plan so far is not lost
 
 
-def test_interrupted(here, monkeypatch, capsys):
-    def interrupt(*_, **__):
-        raise KeyboardInterrupt
+@pytest.mark.parametrize(
+    ("error", "code", "message"), [(KeyboardInterrupt, 130, "interrupted\n"), (MemoryError, 2, "not enough memory")]
+)
+def test_a_solve_that_does_not_end(here, monkeypatch, capsys, error, code, message):
+    def fail(*_, **__):
+        raise error
 
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", interrupt)
-    assert main(["solve", "cost.npy", "--output", "plan.npz"]) == 130
-    assert capsys.readouterr().err == "adaptive-ot: interrupted\n"
+    monkeypatch.setattr("adaptive_ot.solve", fail)
+    assert main(["solve", "cost.npy", "--output", "plan.npz"]) == code
+    assert capsys.readouterr().err.startswith(f"adaptive-ot: {message}")
     assert not Path("plan.npz").exists()
-
-
-def test_out_of_memory(here, monkeypatch, capsys):
-    def burst(*_, **__):
-        raise MemoryError
-
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solving.solve", burst)
-    assert main(["solve", "cost.npy"]) == 2
-    assert "not enough memory" in capsys.readouterr().err
-
-
-def on_a_terminal(arguments, interrupt_at=None):
-    """Run with stderr on a pseudo-terminal: exit code, stdout, and what the terminal saw."""
-    if not hasattr(os, "openpty"):
-        pytest.skip("needs a pseudo-terminal")
-    leader, follower = os.openpty()
-    environment = {**os.environ, "COLUMNS": "120", "TERM": "xterm"}
-    process = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, env=environment)
-    os.close(follower)
-    seen = b""
-    while True:
-        try:
-            seen += os.read(leader, 65536)
-        except OSError:  # the other end is closed
-            break
-        if interrupt_at and interrupt_at in seen:
-            process.send_signal(signal.SIGINT)
-            interrupt_at = None
-    os.close(leader)
-    output = process.communicate(timeout=PATIENCE)[0]
-    return process.returncode, output.decode(), seen.decode()
 
 
 def save_clouds(size):
@@ -416,7 +343,7 @@ def test_stdout_that_cannot_be_written(here, arguments):
 
 
 def test_names_that_stdout_cannot_show(here):
-    result = run("solve", "cost.npy", "-o", "plän.csv", env={**os.environ, "PYTHONIOENCODING": "ascii"})
+    result = run("solve", "cost.npy", "-o", "plän.csv", env=environment(PYTHONIOENCODING="ascii"))
     assert result.returncode == 0
     assert "written to pl\\xe4n.csv" in result.stdout
     assert Path("plän.csv").exists()

@@ -132,6 +132,7 @@ def test_more_radius_costs_less():
 def test_a_small_radius_is_balanced_transport(seed):
     cost, mu, nu, _ = random_problem(seed)
     balanced = family_reference(cost, mu, nu)
+    assert balanced is not None
     for rho in (1e-4, 1e-6, 1e-8):
         value = proven_value(cost, mu, nu, rho)
         # Marginals move by sqrt(rho) at most, and values with them.

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections import Counter
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -107,7 +107,7 @@ PIXELS = torch.from_numpy(np.random.default_rng(0).integers(0, 256, (12, 3, SIZE
 
 
 def views(kind, n=12, size=SIZE, crop=CROP, flip=True, seed=0, step=0, stream: Literal["source", "target"] = "source"):
-    place = {"dataset": "folders", "root": ".", "source": "a", "target": "b", "output": "run"}
+    place: dict[str, Any] = {"dataset": "folders", "root": ".", "source": "a", "target": "b", "output": "run"}
     config = configure(**place, batch=n, resize=size, crop=crop, seed=seed, flip=flip)
     return draw_views(dataclasses.replace(config, crop=size if kind == "none" else crop, crop_kind=kind), step, stream)
 

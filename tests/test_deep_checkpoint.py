@@ -29,6 +29,12 @@ def saved(directory, *steps):
         save_checkpoint(directory, checkpoint(step), CONFIG)
 
 
+def loaded(directory):
+    found = load_checkpoint(directory, CONFIG)
+    assert found is not None
+    return found
+
+
 def names(directory):
     return sorted(path.name for path in directory.iterdir())
 
@@ -55,8 +61,7 @@ def test_tensors_come_back_to_the_bit(tmp_path, kind):
         for name, shape in {"a": (4, 3, 2), "b.weight": (1,), "scalar": (), "empty": (0, 3)}.items()
     }
     save_checkpoint(tmp_path, Checkpoint(7, tensors, {"text": "é\n", "numbers": [0.1, 1e300, None], "1": {}}), CONFIG)
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found is not None
+    found = loaded(tmp_path)
     assert (found.step, found.fallback) == (7, None)
     assert found.notes == {"text": "é\n", "numbers": [0.1, 1e300, None], "1": {}}
     assert found.tensors.keys() == tensors.keys()
@@ -68,9 +73,7 @@ def test_tensors_come_back_to_the_bit(tmp_path, kind):
 def test_special_numbers_come_back(tmp_path):
     values = torch.tensor([np.nan, np.inf, -np.inf, -0.0, 1e-45])
     save_checkpoint(tmp_path, Checkpoint(0, {"x": values}, {}), CONFIG)
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
-    same(found.tensors["x"], values)
+    same(loaded(tmp_path).tensors["x"], values)
 
 
 def test_any_layout_is_taken(tmp_path):
@@ -86,8 +89,7 @@ def test_any_layout_is_taken(tmp_path):
         "parameter": torch.nn.Parameter(torch.ones(2)),
     }
     save_checkpoint(tmp_path, Checkpoint(1, tensors, {}), CONFIG)
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
+    found = loaded(tmp_path)
     for name, tensor in tensors.items():
         same(found.tensors[name], tensor.detach())
     assert images.is_contiguous(memory_format=torch.channels_last)
@@ -97,9 +99,7 @@ def test_any_layout_is_taken(tmp_path):
 def test_tensors_of_a_gpu_come_back_on_the_cpu(tmp_path):
     tensor = torch.arange(5, device="cuda")
     save_checkpoint(tmp_path, Checkpoint(1, {"x": tensor}, {}), CONFIG)
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
-    same(found.tensors["x"], tensor.cpu())
+    same(loaded(tmp_path).tensors["x"], tensor.cpu())
 
 
 def test_the_files_are_what_they_say(tmp_path):
@@ -118,9 +118,7 @@ def test_the_newest_and_the_previous_are_kept(tmp_path):
     for step in (10, 20, 30, 40):
         saved(tmp_path, step)
         assert names(tmp_path) == sorted(name for each in (step - 10, step) if each for name in files(each))
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
-    assert found.step == 40
+    assert loaded(tmp_path).step == 40
 
 
 def test_nothing_to_load(tmp_path):
@@ -153,15 +151,11 @@ def test_every_flipped_bit_is_detected(tmp_path, flips):
     for _ in range(flips):
         which = int(rng.integers(2))
         paths[which].write_bytes(flipped(contents[which], int(rng.integers(sizes[which]))))
-        found = load_checkpoint(tmp_path, CONFIG)
-        assert found
+        found = loaded(tmp_path)
         assert found.step == 10
-        assert found.fallback
-        assert found.fallback.startswith("step 20: ")
+        assert (found.fallback or "").startswith("step 20: ")
         paths[which].write_bytes(contents[which])
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
-    assert found.step == 20
+    assert loaded(tmp_path).step == 20
 
 
 @pytest.mark.parametrize("every", mostly_slow([11, 1], 1))
@@ -194,11 +188,9 @@ DAMAGE = {
 def test_a_damaged_one_gives_way_to_the_previous(tmp_path, damage):
     saved(tmp_path, 10, 20)
     damage(*(tmp_path / name for name in files(20)))
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
+    found = loaded(tmp_path)
     assert (found.step, found.notes) == (10, checkpoint(10).notes)
-    assert found.fallback
-    assert found.fallback.startswith("step 20: ")
+    assert (found.fallback or "").startswith("step 20: ")
     damage(*(tmp_path / name for name in files(10)))
     with pytest.raises(aot.InvalidInput, match=r"must hold one that is whole; got step 20: .*; step 10: ") as refusal:
         load_checkpoint(tmp_path, CONFIG)
@@ -209,8 +201,7 @@ def test_the_previous_one_under_the_newest_name(tmp_path):
     saved(tmp_path, 10, 20)
     for old, new in zip(files(10), files(20), strict=True):
         (tmp_path / new).write_bytes((tmp_path / old).read_bytes())
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
+    found = loaded(tmp_path)
     assert (found.step, found.fallback) == (10, "step 20: the manifest of another step")
 
 
@@ -247,8 +238,7 @@ def test_a_failed_write_leaves_the_old_ones(tmp_path, monkeypatch, call, moment)
     monkeypatch.undo()
     assert {path: path.read_bytes() for path in before} == before
     assert not [name for name in names(tmp_path) if name.endswith(".tmp")]
-    found = load_checkpoint(tmp_path, CONFIG)
-    assert found
+    found = loaded(tmp_path)
     assert (found.step, found.fallback) == (20, None)
     saved(tmp_path, 30)
     assert names(tmp_path) == sorted(files(20) + files(30))

@@ -8,28 +8,24 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 from rich.console import Console
 
-import adaptive_ot as aot
 from adaptive_ot import deep
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import DataError
 from adaptive_ot.workbench.benchmark import engine
-from adaptive_ot.workbench.benchmark.plan import Cell
-from adaptive_ot.workbench.cli import deep_app, main, progress, show, training
+from adaptive_ot.workbench.benchmark.study import Cell
+from adaptive_ot.workbench.cli import main, progress, train
 from adaptive_ot.workbench.cli.progress import cells_bar, training_bar
 from adaptive_ot.workbench.files import FORMULA
-from interruption import PATIENCE
+from commands import on_a_terminal, refused, run
 
-COMMAND = [sys.executable, "-m", "adaptive_ot"]
 TASK = ["--dataset", "digits", "--root", "small.npz", "--source", "a", "--target", "b", "--output", "run"]
 SHORT = ["--method", "source-only", "--iterations", "12", "--batch", "6", "--evaluate-every", "4"]
 SHORT += ["--checkpoint-every", "8"]
@@ -182,7 +178,7 @@ def test_published_settings(here, configured):
     ],
 )
 def test_values_of_settings(text, value):
-    found = training._settings([f"name={text}"])["name"]
+    found = train._settings([f"name={text}"])["name"]
     assert (found, type(found)) == (value, type(value))
 
 
@@ -231,10 +227,10 @@ REFUSED = [
 
 
 def test_every_field_is_an_option_or_belongs_into_a_file():
-    options = set(get_type_hints(deep_app.train)) - {"return", "published", "config", "target_class"}
-    fields = {each.name for each in dataclasses.fields(deep.Config)} - {"target_classes"}
-    assert fields == options | set(deep_app.IN_FILES)
-    assert not options & set(deep_app.IN_FILES)
+    options = {each.name for each in dataclasses.fields(train.TrainOptions)} - {"published", "config"}
+    fields = {each.name for each in dataclasses.fields(deep.Config)}
+    assert fields == options | set(train.IN_FILES)
+    assert not options & set(train.IN_FILES)
 
 
 @pytest.mark.parametrize(("typed", "message"), REFUSED, ids=[typed for typed, _ in REFUSED])
@@ -246,12 +242,8 @@ def test_mistakes_are_named(here, capfd, typed, message):
     words = typed.split()
     for name in {*words} & {*arguments}:
         del arguments[name]
-    assert main(["train", *(word for pair in arguments.items() for word in pair), *words]) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert captured.err.startswith("adaptive-ot: ")
-    assert captured.err.count("\n") == 1
-    assert message in captured.err
+    typed = ["train", *(word for pair in arguments.items() for word in pair), *words]
+    refused(capfd, typed, message, writes_nothing=False)
     assert not Path("run/metrics.jsonl").exists() or not Path("run/metrics.jsonl").read_bytes()
 
 
@@ -269,45 +261,23 @@ def test_another_run_in_the_directory(trained, monkeypatch, capsys):
     assert "--output 'run' must be new or hold the same run; got one with other settings: seed 0, not 5" in complaint
 
 
-def test_stopped(here, monkeypatch, capsys):
-    def stopped(config, progress=None):
-        raise deep.Interrupted(7)
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        (deep.Interrupted(7), 130, "stopped at step 7; the same command goes on"),
+        (KeyboardInterrupt("stopped while loading; the same run goes on"), 130, "stopped while loading; the same run"),
+        (DataError("a/1.png", "it is truncated"), 2, "The image 'a/1.png' cannot be used: it is truncated"),
+    ],
+)
+def test_a_training_that_does_not_end(here, monkeypatch, capsys, error, code, message):
+    def fail(config, progress=None):
+        raise error
 
-    monkeypatch.setattr(deep, "train", stopped)
-    assert main(["train", *TASK]) == 130
-    assert capsys.readouterr() == ("", "adaptive-ot: stopped at step 7; the same command goes on\n")
-
-
-def test_bad_images_are_reported(here, monkeypatch, capsys):
-    def bad(config, progress=None):
-        raise DataError("a/1.png", "it is truncated")
-
-    monkeypatch.setattr(deep, "train", bad)
-    assert main(["train", *TASK]) == 2
-    assert "'a/1.png' cannot be used: it is truncated" in capsys.readouterr().err
-
-
-def in_a_process(arguments, interrupt=None):
-    """Exit code, stdout, and what a terminal saw; interrupted by a signal when the losses can be seen."""
-    if not hasattr(os, "openpty"):
-        pytest.skip("needs a pseudo-terminal")
-    leader, follower = os.openpty()
-    places = {"PYTHONPATH": str(Path(aot.__file__).parents[1]), "COLUMNS": "150", "TERM": "xterm"}
-    options: Any = {"env": {**os.environ, **places, "OMP_NUM_THREADS": "1"}, "text": True}
-    with subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=follower, **options) as process:
-        os.close(follower)
-        seen = b""
-        while True:
-            try:
-                seen += os.read(leader, 65536)
-            except OSError:  # the other end is closed
-                break
-            if interrupt and b"cross entropy" in seen:
-                process.send_signal(interrupt)
-                interrupt = None
-        os.close(leader)
-        output = process.communicate(timeout=PATIENCE)[0]
-    return process.returncode, output, seen.decode()
+    monkeypatch.setattr(deep, "train", fail)
+    assert main(["train", *TASK]) == code
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.startswith(f"adaptive-ot: {message}")
 
 
 def test_a_stopped_run_goes_on(here, one_thread):
@@ -316,7 +286,7 @@ def test_a_stopped_run_goes_on(here, one_thread):
     options = ["--config", "small.toml", "--method", "source-only", "--checkpoint-every", "1000"]
     steps = []
     for end in (signal.SIGINT, signal.SIGTERM):
-        code, output, seen = in_a_process(["train", *TASK, *options], end)
+        code, output, seen = on_a_terminal(["train", *TASK, *options], b"cross entropy", end)
         assert (code, output) == (130, "")
         assert "time left" in seen
         last = seen.rstrip().splitlines()[-1]
@@ -332,30 +302,22 @@ def test_a_stopped_run_goes_on(here, one_thread):
 
 def test_a_pipe_gets_no_control_characters(here):
     """Neither of a training, nor of looks at it; and nothing but JSON where that is asked for."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(aot.__file__).parents[1]), "OMP_NUM_THREADS": "1"}
     printed = []
     for arguments in (["train", *TASK, *SHORT], ["evaluate", "run", "--json"]):
-        done = subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=PATIENCE)
+        done = run(*arguments)
         assert (done.returncode, done.stderr) == (0, "")
         assert all(line.isprintable() for line in done.stdout.split("\n"))
         printed.append(done.stdout)
     assert json.loads(printed[1])["steps"] == 12
 
 
-def test_ctrl_c_while_images_are_read(here, monkeypatch, capsys):
-    def loading(config, progress=None):
-        raise KeyboardInterrupt("stopped while loading; the same run goes on")
-
-    monkeypatch.setattr(deep, "train", loading)
-    assert main(["train", *TASK]) == 130
-    assert capsys.readouterr() == ("", "adaptive-ot: stopped while loading; the same run goes on\n")
-
-
 def test_the_bar_says_where_a_training_is():
     losses = {"cross_entropy": 0.51234, "transport": -0.25, "mass": 0.625}
-    assert show.training(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
-    assert show.training(deep.Progress(10, 100, losses, 0.5)).startswith("target 50.0%, mass 0.625, cross entropy")
-    assert show.training(deep.Progress(0, 100, {})) == ""
+    assert progress.training_state(deep.Progress(10, 100, losses)) == "mass 0.625, cross entropy 0.512, transport -0.25"
+    assert progress.training_state(deep.Progress(10, 100, losses, 0.5)).startswith(
+        "target 50.0%, mass 0.625, cross entropy"
+    )
+    assert progress.training_state(deep.Progress(0, 100, {})) == ""
 
 
 @pytest.fixture
@@ -391,7 +353,7 @@ def test_the_bar_of_a_benchmark_fits_too(terminal):
     cell = Cell("office-home", "Real World -> Clipart", "all mass, the cost of the AOT paper, and equal rooms", 12)
     with cells_bar() as report:
         assert report
-        report(engine.Progress(1999, 12000, cell))
+        report(engine.CellStarted(1999, 12000, cell))
     assert max(map(len, terminal())) <= 80
     text = " ".join(" ".join(terminal()).split())
     assert "1999/12000 time left" in text
@@ -457,12 +419,7 @@ def test_mistakes_about_a_finished_run(here, trained, capfd, arguments, message)
         Path(name).mkdir()
     Image.new("RGB", (12, 12)).save("images/1.png")
     Path("bad/1.png").write_bytes(b"not an image")
-    assert main(arguments) == 2
-    captured = capfd.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1
-    assert message in captured.err
-    assert not Path("out.csv").exists()
+    refused(capfd, arguments, message)
 
 
 SPOILED = {

@@ -110,7 +110,7 @@ def test_killed_at_random_moments(tmp_path, work, kills, share, times):
 FORKED = """
 import os, signal
 from pathlib import Path
-from adaptive_ot.workbench.files import alone_in
+from adaptive_ot.workbench.runs import alone_in
 
 refused, tell = os.pipe()
 with alone_in(Path("run")):

@@ -39,9 +39,8 @@ def test_shapes_and_parameters(name, images):
         features, logits = network(images)
     assert features.shape == (2, 16)
     assert logits.shape == (2, 5)
-    assert network.feature_size == 16
     assert network.bottleneck.in_features == WIDTHS.get(name, 2048)
-    backbone, head = list(network.backbone_parameters()), list(network.head_parameters())
+    backbone, head = list(network.backbone.parameters()), list(network.head_parameters())
     assert {*map(id, backbone)} | {*map(id, head)} == {*map(id, network.parameters())}
     assert len(backbone) + len(head) == len(list(network.parameters()))
     assert [each.shape for each in head] == [(16, WIDTHS.get(name, 2048)), (16,), (5, 16), (5,)]

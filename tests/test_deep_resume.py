@@ -4,15 +4,13 @@ import dataclasses
 import json
 import signal
 
-import numpy as np
 import pytest
-from PIL import Image
 from safetensors.torch import load_file
 
 from adaptive_ot.deep import Interrupted, Progress, configure, evaluate, train
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.errors import InvalidInput
-from patterns import save_patterns, small_run
+from patterns import save_folders, save_patterns, small_run
 
 STEPS = 30
 SHORT = {"iterations": STEPS, "batch": 12, "bottleneck": 16, "evaluate_every": 7, "checkpoint_every": 1000}
@@ -165,14 +163,7 @@ def test_a_signal_while_images_are_read(root, tmp_path, number):
 
 def test_bad_images_are_counted_once(tmp_path):
     """Of a stream they turn up one after the other, before a stop and after it."""
-    rng = np.random.default_rng(0)
-    for domain, count in (("clear", 12), ("faint", 4)):
-        for number in range(count):
-            path = tmp_path / "data" / domain / "ab"[number % 2] / f"{number}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)).save(path)
-            if domain == "clear" and number in (0, 3, 6, 9):
-                path.write_bytes(path.read_bytes()[:-300])  # its header is fine
+    save_folders(tmp_path / "data", "ab", clear=12, faint=4, contrast=0.5, cut=(6, 7, 10, 11))  # of the source only
     config = configure(
         dataset="folders",
         **{"root": tmp_path / "data", "source": "clear", "target": "faint", "output": tmp_path / "whole"},
@@ -234,7 +225,7 @@ def test_moved_weights_do_not_matter_but_other_weights_do(root, tmp_path):
     assert state(config.output) == state(whole.output)
 
 
-def test_only_the_main_thread_hears_signals(root, tmp_path):
+def test_training_in_another_thread_than_the_main_one(root, tmp_path):
     from concurrent.futures import ThreadPoolExecutor
 
     config = small_run(root, tmp_path / "run", method="source-only", **SHORT)

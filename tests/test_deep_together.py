@@ -9,14 +9,12 @@ import pytest
 
 pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
 
-import numpy as np
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 
 from adaptive_ot.deep import Interrupted, Progress, configure, train
 from adaptive_ot.deep.distributed import process_group, rank, world_size
-from patterns import SIZE, save_patterns, small_run, stripes
+from patterns import SIZE, save_folders, save_patterns, small_run
 from processes import torchrun
 
 METHODS = ("source-only", "aot", "deepjdot", "dann", "cdan", "caco")
@@ -33,18 +31,6 @@ def config_of(folder, method, name):
         settings={"keys": 4, "threshold": 0.0} if method == "caco" else None,
         **{"iterations": STEPS, "batch": 13, "bottleneck": 16, "evaluate_every": 1, "learning_rate": 0.002},
     )
-
-
-def save_images(root):
-    """Two domains of two classes; of every third image only the header is whole."""
-    labels, rng = np.arange(45) % 2, np.random.default_rng(0)
-    for domain, contrast in (("clear", 1.0), ("faint", 0.6)):
-        for number, pixels in enumerate(stripes(labels, rng, contrast)):
-            path = root / domain / "ab"[labels[number]] / f"{number:02}.png"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.clip(128 + 60 * pixels, 0, 255).astype(np.uint8)).save(path)
-            if number % 3 == 1:
-                path.write_bytes(path.read_bytes()[:-100])
 
 
 def config_of_stream(folder, name):
@@ -97,7 +83,7 @@ def folder(tmp_path_factory, one_thread):
     """The runs of one process and of two."""
     folder = tmp_path_factory.mktemp("runs")
     save_patterns(folder / "patterns.npz", 45)
-    save_images(folder / "images")
+    save_folders(folder / "images", "ab", clear=45, faint=45, contrast=0.6, cut=range(1, 45, 3))
     with torchrun(__file__, folder, 2):
         for method in METHODS:
             train(config_of(folder, method, "alone"))
@@ -136,7 +122,7 @@ def test_two_processes_train_as_one(folder, run):
     assert {**first, "seconds": 0} == {**written, "seconds": 0}
 
 
-def test_bad_images_are_counted_whoever_meets_them(folder):
+def test_bad_images_are_counted_in_whichever_process_they_turn_up(folder):
     """Some in one process, some in the other, some in both; the checkpoints know them, too."""
     one, two = (json.loads((folder / name / "stream" / "result.json").read_text()) for name in ("alone", "together"))
     assert 15 < one["bad_images"] <= 30

@@ -18,24 +18,13 @@ from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.deep.run_directory import read_run
 from adaptive_ot.deep.trained import network_of
 from adaptive_ot.errors import DataError, InvalidInput
-from patterns import SIZE, stripes
+from patterns import SIZE, save_folders
 
 NAMES = ("across", "down", "falling", "rising")
+COUNTS = {"clear": 40, "faint": 40, "contrast": 0.5}
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-def save_folders(root):
-    """Images of two domains in a folder for every class."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(40) % 4
-    for domain, contrast in (("clear", 1.0), ("faint", 0.5)):
-        for number, (label, x) in enumerate(zip(labels, stripes(labels, rng, contrast), strict=True)):
-            folder = root / domain / NAMES[label]
-            folder.mkdir(parents=True, exist_ok=True)
-            Image.fromarray(np.clip(128 + 60 * x, 0, 255).astype(np.uint8)).save(folder / f"{number:02}.png")
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +33,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     config = configure(
         dataset="folders",
-        root=save_folders(folder / "data"),
+        root=save_folders(folder / "data", NAMES, **COUNTS),
         source="clear",
         target="faint",
         output=folder / "run",
@@ -301,7 +290,7 @@ def test_every_number_of_a_result_was_tried_and_survives_json(finished):
 
 
 def test_another_target(finished, tmp_path):
-    root = save_folders(tmp_path / "data")
+    root = save_folders(tmp_path / "data", NAMES, **COUNTS)
     record = shutil.copytree(finished.output, tmp_path / "run")
     rewrite(record / "run.json", lambda content: content["config"].update(root=str(root)))
     assert evaluate(record, device="cpu").accuracy == finished.accuracy  # moved, and still the same

@@ -182,7 +182,7 @@ def test_remarks_are_made_once(root, tmp_path, changes, note):
     assert unsolved == ([1.0, 1.0] if changes["method"] == "jumbot" else [None])
 
 
-def test_what_is_no_config(root):
+def test_other_objects_are_not_configs(root):
     with pytest.raises(InvalidInput, match=r"^config must be a Config; got .*Make one with `configure`"):
         train({"dataset": "digits", "root": root})  # type: ignore[arg-type]
 

@@ -279,7 +279,7 @@ def test_the_plan_is_held(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_the_classifier_hears_of_targets_alone(name: str) -> None:
+def test_source_logits_get_no_gradient(name: str) -> None:
     """Source logits have the cross-entropy; what is transported are labels."""
     pair = make_pair()
     gradients = torch.autograd.grad(make_method(name).alignment(pair).loss, [*pair[:2], *pair[3:5]], allow_unused=True)
@@ -297,7 +297,7 @@ def test_single_precision(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
-def test_numbers_that_are_none_are_refused(name: str, wrong: float) -> None:
+def test_numbers_that_are_not_finite_are_refused(name: str, wrong: float) -> None:
     pair = make_pair()
     features = pair.target_features.detach().clone()
     features[3, 1] = wrong
@@ -427,12 +427,12 @@ def test_neighbours_are_the_nearest_by_angle_of_the_batch_and_of_those_before(co
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_who_is_alone_has_its_own_guess():
+def test_an_image_without_neighbours_keeps_its_own_prediction():
     features, guesses = drawn(1, 0)
     torch.testing.assert_close(Neighbours(3, FEATURES, CLASSES).guesses_near(features, guesses), guesses)
 
 
-def test_what_passed_by_long_ago_is_forgotten():
+def test_old_images_are_forgotten():
     memory, (old, new) = Neighbours(1, FEATURES, CLASSES), (drawn(40, seed) for seed in (1, 2))
     memory.remember(*old)
     for _ in range(REMEMBERED // 40):

@@ -16,7 +16,7 @@ PROMISES = {
     ],
     "choosing.py": ["AtMost(): adaptive            0.75", "Equal(): everything moves     1.00", "adaptive=0.753"],
     "deep_digits.py": ["not adapted  ", "mass 1.00", "equal capacities     9", "adaptive             9"],
-    "adaptive_versus_partial.py": ["0.000    0.0000         0.500    0.0067", "its way from 0 to 1: 250"],
+    "adaptive_versus_partial.py": ["0.000    0.0000         0.500    0.0067", "adaptive mass from 0 to 1: 250"],
     "toy.py": ["mass 2/5", "left alone: sources [6], targets [5]", "value -0.733333, lower bound -0.733333"],
     "outliers.py": ["of the outliers left alone", "match everything: shift", "picture: outliers.png"],
     "training.py": ["the shape moved by 0.9", "its outliers by 0.0000"],

@@ -12,7 +12,7 @@ import pytest
 
 import adaptive_ot as aot
 from adaptive_ot.workbench.benchmark.domains import read_dataset
-from adaptive_ot.workbench.cli.files import read_cost, read_points
+from adaptive_ot.workbench.cli.inputs import read_cost, read_points
 from adaptive_ot.workbench.feature_files import read_features
 from adaptive_ot.workbench.files import open_archive, write_atomically
 from adaptive_ot.workbench.report.matches import read_match

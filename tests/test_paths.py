@@ -152,14 +152,19 @@ def test_all_that_can_move_is_the_maximum_flow():
                 assert caught.value.most_mass == most
 
 
-def test_adaptive_suggestion_is_adaptive_transport():
-    rng = np.random.default_rng(7)
-    for _ in range(40):
-        instance = Instance(rng.standard_normal((8, 9)), rng.random(8), rng.random(9))
-        adaptive = aot.solve(*instance)
-        path = aot.mass_path(*instance)
-        assert path.suggest().adaptive == pytest.approx(adaptive.mass, rel=1e-12)
-        assert path.value_at(path.suggest().adaptive) == pytest.approx(adaptive.value, rel=1e-12)
+@pytest.mark.parametrize("seed", range(8))
+def test_adaptive_transport_at_every_price_is_partial_transport(seed):
+    """Adaptive transport of C - p moves what the mass path says, and costs what partial transport of it costs."""
+    rng = np.random.default_rng(seed)
+    dense, mu, nu = instance = Instance(rng.standard_normal((30, 25)), rng.random(30), rng.random(25))
+    path = aot.mass_path(*instance)
+    for price in rng.uniform(dense.min(), dense.max(), 10):
+        adaptive = aot.solve(dense - price, mu, nu)
+        assert adaptive.mass == pytest.approx(path.mass_at(price), rel=1e-11, abs=1e-13)
+        cost = float((dense * adaptive.plan).sum())
+        assert cost == pytest.approx(path.value_at(min(adaptive.mass, path.most_mass)), abs=1e-11)
+    adaptive, suggested = aot.solve(*instance), path.suggest().adaptive
+    assert (suggested, path.value_at(suggested)) == pytest.approx((adaptive.mass, adaptive.value), rel=1e-12)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -280,3 +285,8 @@ def test_what_is_printed():
     assert repr(path) == "<MassPath of 2 x 2: mass 0 to 1 in 2 pieces>"
     assert "price     -3 to 4 a unit" in str(path)
     assert "adaptive  mass 0.5, value -1.5" in str(path)
+
+
+def test_a_path_of_the_largest_weights_can_be_printed():
+    cost = np.random.default_rng(0).normal(size=(8, 7)) * 1e99
+    assert "adaptive" in str(aot.mass_path(cost, np.full(8, 1e100), np.full(7, 1e100)))

@@ -15,15 +15,15 @@ import adaptive_ot as aot
 from adaptive_ot import plot
 from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.plot.canvas import colours
-from adaptive_ot.workbench.cli import main, solving
+from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 from adaptive_ot.workbench.report import recorded, write_report
 from adaptive_ot.workbench.report.fields import folded
 from adaptive_ot.workbench.report.matches import read_match
 from adaptive_ot.workbench.report.pictures import Drawn, saved
 from adaptive_ot.workbench.report.record import read_record
+from commands import on_a_terminal
 from reports import HOSTILE_NAMES, png, read_page
-from test_cli import on_a_terminal
 
 CENTRES = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
 BLACK = png(np.zeros((2, 2)))
@@ -62,7 +62,7 @@ def here(made, tmp_path, monkeypatch):
 @pytest.fixture
 def undrawn(monkeypatch):
     """Pictures take longest, and are the same everywhere."""
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solved.drawn", lambda _: Drawn(BLACK, BLACK))
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solve_report.drawn", lambda _: Drawn(BLACK, BLACK))
 
 
 def write_csv(path, x, labels, columns="size,weight"):
@@ -183,7 +183,7 @@ def test_solves_with_a_note(here, undrawn, capsys, cost, options, code, sentence
 
 
 def test_too_many_samples_to_look_at(here, undrawn, monkeypatch, capsys):
-    monkeypatch.setattr("adaptive_ot.workbench.cli.solved.MOST_SAMPLES", 5)
+    monkeypatch.setattr("adaptive_ot.workbench.cli.solve_report.MOST_SAMPLES", 5)
     assert main(["solve", "cost.npy", "--report", "many"]) == 0
     assert not Path("many/match.npz").exists()
     page = read_page("many/report.html")
@@ -386,7 +386,7 @@ def test_a_match_that_is_torn_or_a_pickle(here, capfd):
 
 def test_directories_that_hold_something_else(here, monkeypatch, capfd):
     """Refused before the work starts."""
-    monkeypatch.setattr(solving, "solve", None)
+    monkeypatch.setattr("adaptive_ot.solve", None)
     monkeypatch.setattr(JointTransportClassifier, "fit", None)
     Path("mine").mkdir()
     Path("mine/photo.jpg").touch()

@@ -18,12 +18,13 @@ from adaptive_ot.deep.data.batches import balanced_selection
 from adaptive_ot.deep.embedding import embed
 from adaptive_ot.deep.evaluation import probabilities
 from adaptive_ot.deep.loader import open_stores
-from adaptive_ot.deep.methods.transport import TransportMethod, batch_plan, joint_cost
+from adaptive_ot.deep.methods.aot import AOT
+from adaptive_ot.deep.methods.transport import batch_plan, joint_cost
 from adaptive_ot.deep.run_directory import read_account, read_run
 from adaptive_ot.deep.trained import network_of
 from adaptive_ot.workbench.benchmark import deep, engine, features, sensitivity
 from adaptive_ot.workbench.benchmark.journal import read_benchmark
-from adaptive_ot.workbench.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.study import Study
 from adaptive_ot.workbench.benchmark.table import accuracy_columns
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.report import write_report
@@ -136,7 +137,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
         likeliest = probabilities(network, store, found.config).argmax(1)
         assert side.predicted == [store.domain.classes[k] for k in likeliest]
     embedding = embed(finished, device="cpu")
-    assert isinstance(embedding.method, TransportMethod)
+    assert isinstance(embedding.method, AOT)
     weights = embedding.method.source_weights(embedding.pair()).numpy()  # as they grew
     np.testing.assert_allclose(match.source.weights, weights, rtol=1e-6)
     np.testing.assert_allclose(match.target.weights, 1 / 32)
@@ -449,8 +450,8 @@ def test_results_that_are_broken(compared, tmp_path):
 
 
 def test_plans_come_back_from_their_records():
-    plan = Plan((("a", "x -> y"),), ("m", "n"), (3, 5), {"data": {}})
-    assert Plan.of(plan.record()) == plan
+    plan = Study((("a", "x -> y"),), ("m", "n"), (3, 5), {"data": {}})
+    assert Study.of(plan.record()) == plan
 
 
 @pytest.fixture(scope="module")

@@ -124,3 +124,30 @@ def test_clouds_that_nearly_coincide(noise, marginals):
         solution = aot.solve(cost, marginals=marginals)
         assert solution.value == pytest.approx(float(squares @ taken), rel=1e-9)
         assert solution.gap <= 1e-9 * solution.value
+
+
+@pytest.mark.parametrize("large", [1e9, 1e12, 1e16, 1e20, 1e40, 1e90])
+@pytest.mark.parametrize("marginals", [Equal(), ChiSquareBall(0.5)], ids=str)
+def test_costs_that_stand_for_forbidden_pairs(marginals, large):
+    """Potentials as large as these costs must not hide a gap: an optimal solution is the one without these pairs."""
+    rng = np.random.default_rng(5)
+    for _ in range(12):
+        n = int(rng.integers(3, 7))
+        cost, hit = rng.normal(size=(n, n)), rng.random((n, n)) < 0.4
+        np.fill_diagonal(hit, False)  # some plan is left
+        expected = aot.solve(np.where(hit, np.inf, cost), marginals=marginals).value
+        costs = np.where(hit, large * (1 + rng.random((n, n))), cost)
+        solution = aot.solve(costs, marginals=marginals, raise_if_not_converged=False)
+        assert solution.value - solution.gap <= expected + 1e-9
+        if solution.status is Status.OPTIMAL:
+            assert solution.value == pytest.approx(expected, rel=2e-3, abs=1e-9)
+        if marginals == Equal():
+            assert solution.status is Status.OPTIMAL
+
+
+def test_near_copies_are_optimal():
+    """What the plan costs is rounding here, beside ordinary costs: no reason to call the solution imprecise."""
+    x = np.random.default_rng(6).random((30, 3))
+    distances = ((x[:, None] - x * (1 + 1e-9)) ** 2).sum(-1)
+    for marginals in (Equal(), FixedMass(0.7), ChiSquareBall(0.2)):
+        assert aot.solve(distances, marginals=marginals).value <= 1e-15

@@ -22,11 +22,11 @@ def inner_products(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     # Distances do not change if all points move; around the (sampled) median they have few digits to lose.
     sample = [side[:: 1 + len(side) // POINTS_FOR_CENTRE] for side in (cost.x, cost.z)]
     centre = np.median(np.concatenate(sample), axis=0)
-    far, near = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
+    distance_scale, class_scale = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
     vectors, terms = [], []
     for points, classes, offset in ((cost.x, cost.p, cost.offset), (cost.z, cost.q, 0.0)):
-        moved = far * (points - centre)
-        vectors.append(np.hstack([moved, near * classes]))
+        moved = distance_scale * (points - centre)
+        vectors.append(np.hstack([moved, class_scale * classes]))
         terms.append(np.einsum("ij,ij->i", moved, moved) / 2 - offset)
     return *vectors, *terms
 

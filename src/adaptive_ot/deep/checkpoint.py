@@ -1,4 +1,4 @@
-"""Checkpoints that no crash, full disk or flipped bit takes away: tensors, a manifest that proves them, two of each."""
+"""Checkpoints that survive crashes, full disks and flipped bits: tensors, and a manifest that proves them."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import torch
 from safetensors.torch import load, save
 
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.files import make_directory, trouble, write_atomically
+from adaptive_ot.workbench.files import accessible, make_directory, write_atomically
 
 KEPT = 2
 
-# Files of a checkpoint, and what a killed process left of them.
+# Files of a checkpoint, and their leftovers of a killed process.
 OURS = re.compile(r"\.?step-[0-9]{8,}\.(json|safetensors)(\.[0-9a-f]+\.tmp)?")
 
 
 class Checkpoint(NamedTuple):
-    """A run after so many steps."""
+    """A run after this many steps."""
 
     step: int
     tensors: dict[str, torch.Tensor]
@@ -30,12 +30,12 @@ class Checkpoint(NamedTuple):
     fallback: str | None = None  # why it is not the newest one
 
     def part(self, prefix: str) -> dict[str, torch.Tensor]:
-        """The tensors whose names begin so, by the rest of their names."""
+        """The tensors whose names begin with the prefix, by the rest of their names."""
         return {name.removeprefix(prefix): each for name, each in self.tensors.items() if name.startswith(prefix)}
 
 
 class Manifest(NamedTuple):
-    """What proves that a checkpoint is whole, and whose it is."""
+    """Proves that a checkpoint is whole, and to which run it belongs."""
 
     step: int
     bytes: int
@@ -50,11 +50,11 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, run: Mapping[str, A
     Parameters
     ----------
     directory
-        Where; made if it does not exist. No other process may write there meanwhile.
+        Made if it does not exist. No other process may write there meanwhile.
     checkpoint
         Tensors may lie on any device.
     run
-        What the run depends on, settings and data: a checkpoint is only loaded into the run it belongs to.
+        Settings and data of the run: a checkpoint is only loaded into the run it belongs to.
     """
     make_directory("checkpoints", directory)
     data = save({name: _copy(tensor) for name, tensor in checkpoint.tensors.items()})
@@ -63,7 +63,8 @@ def save_checkpoint(directory: Path, checkpoint: Checkpoint, run: Mapping[str, A
     tensors, about = _files(directory, checkpoint.step)
     write_atomically("checkpoint", tensors, lambda file: file.write(data))
     write_atomically("checkpoint", about, lambda file: file.write(manifest))
-    _remove_all_but(directory, {checkpoint.step, *_steps_before(directory, checkpoint.step)[: KEPT - 1]})
+    earlier = sorted(step for step in _steps(directory) if step < checkpoint.step)
+    _remove_all_but(directory, {checkpoint.step, *earlier[-(KEPT - 1) :]})
 
 
 def load_checkpoint(directory: Path, run: Mapping[str, Any]) -> Checkpoint | None:
@@ -72,7 +73,7 @@ def load_checkpoint(directory: Path, run: Mapping[str, Any]) -> Checkpoint | Non
     If that is not the newest one, `fallback` says why.
     """
     damage = []
-    with trouble(f"checkpoints '{directory}'", "must be a directory that can be read"):
+    with accessible(f"checkpoints '{directory}'", "must be a directory that can be read"):
         steps = sorted(_steps(directory), reverse=True)
     for step in steps:
         try:
@@ -129,7 +130,7 @@ def _digest(record: Mapping[str, Any]) -> str:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    """On the CPU, in the order of its dimensions, and sharing memory with no other: as safetensors asks for it."""
+    """On the CPU, contiguous, and sharing memory with no other tensor, as safetensors requires."""
     return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor.detach())
 
 
@@ -138,19 +139,15 @@ def _files(directory: Path, step: int) -> tuple[Path, Path]:
 
 
 def _steps(directory: Path) -> set[int]:
-    """Of those with a manifest: without one, a checkpoint was never completed."""
+    """The steps of checkpoints with a manifest: without one, a checkpoint was never completed."""
     names = [path.name for path in directory.iterdir()] if directory.exists() else []
     return {int(match[1]) for name in names if (match := re.fullmatch(r"step-([0-9]{8,})\.json", name))}
 
 
-def _steps_before(directory: Path, step: int) -> list[int]:
-    return sorted((each for each in _steps(directory) if each < step), reverse=True)
-
-
 def _remove_all_but(directory: Path, steps: set[int]) -> None:
-    """Also what a killed process left, and damaged files of later steps."""
+    """Remove older checkpoints, leftovers of a killed process, and damaged files of later steps."""
     kept = {path.name for step in steps for path in _files(directory, step)}
-    with trouble(f"checkpoints '{directory}'", "must be a directory to write to"):
+    with accessible(f"checkpoints '{directory}'", "must be a directory to write to"):
         for path in directory.iterdir():
             if path.name not in kept and OURS.fullmatch(path.name):
                 path.unlink(missing_ok=True)

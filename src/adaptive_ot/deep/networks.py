@@ -80,7 +80,7 @@ class Network(nn.Module):
 
     def __init__(self, name: str, backbone: Backbone, bottleneck: int, classes: int) -> None:
         super().__init__()
-        self.name, self.published_head, self.feature_size = name, backbone.published_head, bottleneck
+        self.name, self.published_head = name, backbone.published_head
         self.normalise, self.backbone = backbone.normalise, backbone.body
         self.bottleneck = nn.Linear(backbone.width, bottleneck)
         self.classifier = nn.Linear(bottleneck, classes)
@@ -89,18 +89,14 @@ class Network(nn.Module):
             nn.init.zeros_(layer.bias)
 
     def forward(self, images: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Features (n, feature_size) and logits (n, classes) of images (n, 3, height, width) in [0, 1], RGB."""
+        """Features (n, bottleneck) and logits (n, classes) of images (n, 3, height, width) in [0, 1], RGB."""
         vectors = self.backbone(self.normalise(images))
         with full_precision(images.device):  # which costs these layers nothing
             features = self.bottleneck(vectors.to(self.bottleneck.weight.dtype))
             return features, self.classifier(features)
 
-    def backbone_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters that may start from published weights."""
-        return self.backbone.parameters()
-
     def head_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters that always start from scratch."""
+        """Parameters that always start from scratch, unlike those of the backbone."""
         yield from self.bottleneck.parameters()
         yield from self.classifier.parameters()
 

@@ -1,9 +1,9 @@
-"""The directory of a training run: what it is, how it went, where it goes on, and what came of it.
+"""The directory of a training run.
 
 ::
 
-    run.json         the config, the data, and what it was computed with
-    metrics.jsonl    a line for every step that is worth one
+    run.json         the config, the data, and the environments it was computed in
+    metrics.jsonl    losses and accuracies, a line for every step that has some
     checkpoints/     the newest, and the one before
     result.json      once it is finished
 """
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,26 +19,34 @@ from typing import Any, NamedTuple
 
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.fields import checked, restored
-from adaptive_ot.deep.metrics import Metrics
+from adaptive_ot.deep.fields import Natural, checked, restored
+from adaptive_ot.deep.methods.method import diverged
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.environment import environment
-from adaptive_ot.workbench.files import alone_in, make_directory, one_with, trouble, write_atomically
-from adaptive_ot.workbench.records import differences
+from adaptive_ot.workbench.runs import (
+    Journal,
+    alone_in,
+    flat,
+    holds_run,
+    read_journal,
+    read_record,
+    refuse_another,
+    write_record,
+)
 
 RUN, METRICS, CHECKPOINTS, RESULT = "run.json", "metrics.jsonl", "checkpoints", "result.json"
 
-# Fields of a config that may change while a run is stopped: where things are and how fast they are done. Not the number
-# of iterations, which sets the pace of a method, nor how often is evaluated, which decides on the best iterate. What
-# the files of images and weights hold is told apart by digests in the data of a run.
+# Fields of a config that may change while a run is stopped: they decide where things are and how fast they go. Not the
+# number of iterations, which sets the pace of a method, nor how often is evaluated, which decides on the best iterate.
+# Other images or weights in the files are noticed by digests in the data of a run.
 FREE = ("output", "root", "weights", "device", "workers", "storage", "checkpoint_every")
 
-# What a killed process may leave.
-LEFT_OVER = re.compile(r"\.(run\.json|metrics\.jsonl|result\.json)\.[0-9a-f]+\.tmp")
+# Everything else in a line of the metrics is a number.
+KINDS = {"step": Natural, "per_class": dict[str, float]}
 
 
 class Run(NamedTuple):
-    """A run as it lies in its directory."""
+    """A run as read from its directory."""
 
     config: Config
     data: dict[str, Any]
@@ -48,7 +55,7 @@ class Run(NamedTuple):
 
 
 class Account(NamedTuple):
-    """How a run went so far, finished or not, without its network."""
+    """The course of a run so far, finished or not, without its network."""
 
     config: Config
     data: dict[str, Any]
@@ -58,106 +65,86 @@ class Account(NamedTuple):
 
 
 class RunDirectory:
-    """A run that is written; made by `open_run`.
+    """An open run; made by `open_run`.
 
     Attributes
     ----------
     checkpoint
-        Where it goes on; None at the beginning.
+        Where the run continues; None at the beginning.
     result
-        What came of it, if it is finished.
+        The result of a finished run, otherwise None.
     """
 
-    def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
-        self.path, self._name = config.output, f"output '{config.output}'"
-        data = json.loads(json.dumps(data))
-        record = {"config": config.record(), "data": data, "environments": [environment()]}
-        self._begin(record)
-        self._resume(record, writes=True)
+    def __init__(self, config: Config, data: Mapping[str, Any], *, writes: bool) -> None:
+        self.path, self._writes = config.output, writes
+        record = {"config": config.record(), "data": json.loads(json.dumps(data)), "environments": [environment()]}
+        if writes:
+            self._begin(record)
+        self._identity = _identity(record)
+        self.result = _result(self.path)
+        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._identity)
+        step = math.inf if self.result else self.checkpoint.step if self.checkpoint else 0  # later steps come again
+        self._metrics = Journal(
+            self.path / METRICS, lambda line: _is_metrics(line) and line["step"] < step, writes=writes
+        )
 
     def lines(self) -> list[dict[str, Any]]:
         """All lines of the metrics so far."""
         return list(self._metrics.lines)
 
     def append(self, line: Mapping[str, Any]) -> None:
-        """Add a line to the metrics; its "step" counts from 0, so a checkpoint holds what lines below its step led to.
+        """Add a line to the metrics. Its "step" counts from 0: a checkpoint is the effect of lines below its step.
 
-        A process that is killed loses no line, a power cut none from before the last checkpoint.
+        The line survives the end of the process, and from the next checkpoint on a power cut.
         """
-        self._metrics.append(line)
+        try:
+            self._metrics.append(line)
+        except InvalidInput:
+            raise
+        except ValueError:
+            raise diverged("metrics", f"{_not_finite(line)} at step {line['step']}") from None
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and the lines before it."""
-        self._metrics.settle()
-        save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._identity)
+        if self._writes:
+            self._metrics.settle()
+            save_checkpoint(self.path / CHECKPOINTS, checkpoint, self._identity)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write what came of it."""
-        self._metrics.settle()
-        self._write(RESULT, result)
-        self.result = dict(result)
+        """Write the result."""
+        if self._writes:
+            self._metrics.settle()
+            write_record(self.path / RESULT, result)
+            self.result = dict(result)
 
     def close(self) -> None:
         self._metrics.close()
 
     def _begin(self, record: dict[str, Any]) -> None:
-        """Note what is run, unless that is noted already; refuse what is not ours."""
-        with trouble(self._name, "must be a directory to write to"):
-            left_over = [path for path in self.path.iterdir() if LEFT_OVER.fullmatch(path.name)]
-            found = sorted({path.name for path in self.path.iterdir()} - {path.name for path in left_over})
-        if found and RUN not in found:
-            rule, remedy = "must be new, empty, or hold a run", "Choose another directory."
-            raise InvalidInput(self._name, rule, one_with(found), remedy)
-        there = _read_run(self.path) if found else record
-        with trouble(self._name, "must be a directory to write to"):
-            for path in left_over:
-                path.unlink()
-        if not self._begun():
-            self._write(RUN, record)
+        """Write the record of a new run, or check that the same run is there."""
+        there = _read_run(self.path) if holds_run(self.path, RUN, "run") else record
+        if not self._has_begun():
+            write_record(self.path / RUN, record)
             return
-        different = differences(_identity(record), _identity(there))
-        if different:
-            given = f"one with other settings: {'; '.join(different)}"
-            raise InvalidInput(self._name, "must be new or hold the same run", given, "Choose another directory.")
+        refuse_another(self.path, "run", _identity(record), _identity(there))
         if record["environments"][0] not in there["environments"]:
-            self._write(RUN, record | {"environments": there["environments"] + record["environments"]})
+            write_record(self.path / RUN, record | {"environments": there["environments"] + record["environments"]})
 
-    def _begun(self) -> bool:
-        """Something was done: otherwise there is nothing to lose, and a command may be corrected."""
+    def _has_begun(self) -> bool:
+        """Whether there is anything to lose: otherwise a command may be corrected."""
         metrics = self.path / METRICS
-        return (
-            (metrics.exists() and metrics.stat().st_size > 0)
-            or (self.path / CHECKPOINTS).exists()
-            or (self.path / RESULT).exists()
+        return any(
+            [
+                metrics.exists() and metrics.stat().st_size > 0,
+                (self.path / CHECKPOINTS).exists(),
+                (self.path / RESULT).exists(),
+            ]
         )
-
-    def _resume(self, record: Mapping[str, Any], *, writes: bool) -> None:
-        """Look where it goes on."""
-        self._identity = _identity(record)
-        self.result = _result(self.path)
-        self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._identity)
-        step = math.inf if self.result else self.checkpoint.step if self.checkpoint else 0
-        self._metrics = Metrics(self.path / METRICS, before=step, writes=writes)
-
-    def _write(self, name: str, record: Mapping[str, Any]) -> None:
-        text = json.dumps(record, indent=2, allow_nan=False) + "\n"
-        write_atomically("output", self.path / name, lambda file: file.write(text.encode()))
-
-
-class Onlooker(RunDirectory):
-    """A run that another process writes, seen by one that shares its work: the same, but nothing is written."""
-
-    def __init__(self, config: Config, data: Mapping[str, Any]) -> None:
-        self.path, self._name = config.output, f"output '{config.output}'"
-        self._resume({"config": config.record(), "data": data}, writes=False)
-
-    def save(self, checkpoint: Checkpoint) -> None: ...
-    def finish(self, result: Mapping[str, Any]) -> None: ...
 
 
 @contextmanager
 def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) -> Iterator[RunDirectory]:
-    """Begin a run in its directory, or go on with it; no other process can meanwhile.
+    """Begin or continue a run in its directory, which no other process can do meanwhile.
 
     Parameters
     ----------
@@ -166,14 +153,13 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
     data
         A digest of the data, as JSON values. The same run with other data is another run.
     writes
-        Of several processes that share a run, one.
+        Of several processes that share a run, one. The others have the same lines and checkpoint, and write nothing.
     """
     if not writes:
-        yield Onlooker(config, data)
+        yield RunDirectory(config, data, writes=False)
         return
-    make_directory("output", config.output)
     with alone_in(config.output):
-        run = RunDirectory(config, data)
+        run = RunDirectory(config, data, writes=True)
         try:
             yield run
         finally:
@@ -181,7 +167,7 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
 
 
 def read_run(path: Path) -> Run:
-    """A run as it lies in its directory, without changing anything."""
+    """Read a run from its directory, without changing anything."""
     path = checked("run", path, Path)
     record = _read_run(path)
     config = restored(Config, record["config"], path, RUN)
@@ -190,47 +176,48 @@ def read_run(path: Path) -> Run:
 
 
 def read_account(path: Path) -> Account:
-    """How a run went so far, without changing anything; checkpoints are not looked at."""
+    """Read the course of a run, without changing anything; checkpoints are not read."""
     record = _read_run(path)
     config = restored(Config, record["config"], path, RUN)
-    lines = Metrics(path / METRICS, before=math.inf, writes=False).lines
-    return Account(config, record["data"], record["environments"], lines, _result(path))
+    return Account(config, record["data"], record["environments"], read_metrics(path), _result(path))
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The lines of the metrics in the directory of a run that may still be going on."""
+    return read_journal(path / METRICS, _is_metrics)
 
 
 def decisive(config: Config) -> dict[str, Any]:
-    """What the result depends on, beside the data."""
+    """The fields of a config that the result depends on."""
     return {name: value for name, value in config.record().items() if name not in FREE}
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What tells two runs apart, settings by their own names."""
+    """The part of a record that distinguishes a run from others."""
     return {name: value for name, value in record["config"].items() if name not in FREE} | {"data": record["data"]}
 
 
 def _read_run(path: Path) -> dict[str, Any]:
-    record = _read_object(path / RUN)
+    record = read_record(f"run '{path}'", path / RUN)
     kinds = {"config": dict, "data": dict, "environments": list}
     if not all(isinstance(record.get(name), kind) for name, kind in kinds.items()):
         raise InvalidInput(f"run '{path}'", f"must hold the {RUN} of a training run", "another", "Check the path.")
     return record
 
 
-def _read_object(path: Path) -> dict[str, Any]:
-    name = f"run '{path.parent}'"
-    with trouble(name, f"must hold a {path.name} that can be read"):
-        found = json.loads(path.read_bytes(), parse_constant=_finite, parse_float=_finite)
-    if not isinstance(found, dict):
-        raise InvalidInput(name, f"must hold a {path.name} that can be read", "something else", "Check the path.")
-    return found
-
-
-def _finite(text: str) -> float:
-    """Python reads NaN and infinities, too."""
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {text}")
-    return value
-
-
 def _result(path: Path) -> dict[str, Any] | None:
-    return _read_object(path / RESULT) if (path / RESULT).exists() else None
+    return read_record(f"run '{path}'", path / RESULT) if (path / RESULT).exists() else None
+
+
+def _is_metrics(line: dict[str, Any]) -> bool:
+    try:
+        for name, value in line.items():
+            checked(name, value, KINDS.get(name, float))
+    except InvalidInput:
+        return False
+    return "step" in line
+
+
+def _not_finite(line: Mapping[str, Any]) -> str:
+    values = flat(dict(line)).items()
+    return ", ".join(f"{name} {value}" for name, value in values if value != value or value in (math.inf, -math.inf))

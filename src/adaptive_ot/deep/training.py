@@ -46,7 +46,7 @@ class Training:
         self.method.begin(self.network)
         self.optimiser = torch.optim.SGD(
             [
-                {"params": list(network.backbone_parameters()), "factor": 1.0},
+                {"params": list(network.backbone.parameters()), "factor": 1.0},
                 {"params": list(network.head_parameters()), "factor": config.head_factor},
                 {"params": self._method_parameters(), "factor": config.head_factor},
             ],

@@ -132,7 +132,8 @@ def _check_keys(name: str, network: str, own: Mapping[str, torch.Tensor], state:
             if key in own and value.shape != own[key].shape
         ],
     }
-    given = "; ".join(f"{what}: {_listed(keys)}" for what, keys in wrong.items() if keys)
+    more = {what: f" and {len(keys) - NAMED} more" if len(keys) > NAMED else "" for what, keys in wrong.items()}
+    given = "; ".join(f"{what}: {', '.join(keys[:NAMED])}{more[what]}" for what, keys in wrong.items() if keys)
     if given:
         raise InvalidInput(name, f"must fit {network}", given, "Choose the network that they were trained for.")
 
@@ -156,8 +157,3 @@ def _check_range(name: str, state: Mapping[str, torch.Tensor]) -> None:
     if seen.median() > BYTES:
         given, remedy = "weights for images from 0 to 255", "Choose resnet50-caffe."
         raise InvalidInput(name, "must be for normalised images", given, remedy)
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more

@@ -223,10 +223,8 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
     diagonal = (1 + dual.softness + damping) * columns
     right = columns * log_ratio(point.due, point.columns, free)
-    free_constant = dual.amount > 0 or (
-        min(dual.rule.cap, dual.cap) > 0 and not dual.augmented
-    )  # may move between the sides
-    if free_constant and np.sum(free) == np.sum(dual.target_weights > 0):  # nothing determines a common step
+    uncapped = min(dual.rule.cap, dual.cap) > 0 and not dual.augmented  # a constant may move between the sides
+    if (uncapped or dual.amount > 0) and np.sum(free) == np.sum(dual.target_weights > 0):
         right = right - columns * free * (np.sum(right) / np.sum(columns * free))
     equations = Equations(weights, diagonal, point.spill, free, right)
     d, sweeps = right, 0

@@ -241,7 +241,7 @@ def _sort(nodes, count, keys, out):
 
 @register_jitable
 def _all_slack(source, target, rows, columns, costs):
-    """`slack_arcs`, `with_pairs` and `slack_tree` in loops, which compile faster, for pairs whose target takes any."""
+    """`slack_arcs`, `add_arcs` and `slack_tree` in loops, which compile faster, for pairs whose target takes any."""
     n, root = source.size, source.size + target.size
     tail, head = np.empty(root + rows.size, np.uint32), np.empty(root + rows.size, np.uint32)
     cost, flow = np.zeros(root + rows.size), np.zeros(root + 1, np.int64)

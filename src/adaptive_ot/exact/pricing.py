@@ -329,10 +329,10 @@ class PointPricing(KernelPricing):
     @cached_property
     def screen(self) -> Screen:
         """The screen for potentials of zero."""
-        points = self.points
+        assert isinstance(self.cost, PointCost)
         u, v, a, b = inner_product_bound(self.cost, _scan.HALF_ULP_FLOAT32)
         u_square, v_square = np.einsum("ij,ij->i", u, u), np.einsum("ij,ij->i", v, v)
-        rewards = points.offset + points.class_weight  # potentials are of this size
+        rewards = self.cost.offset + self.cost.class_weight  # potentials are of this size
         unit = max(float(np.median(np.append(u_square, v_square))), rewards / FAR, SMALLEST_UNIT)
         for vectors, square, bound in ((u, u_square, a), (v, v_square, b)):
             vectors /= np.sqrt(unit)

@@ -80,16 +80,6 @@ def slack_arcs(sources: int, targets: int) -> Arcs:
     return Arcs(tail, head, np.zeros(root))
 
 
-def with_pairs(arcs: Arcs, sources: int, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> Arcs:
-    """The arcs, followed by those of some pairs."""
-    size = arcs.cost.size
-    longer = Arcs(*(np.empty(size + rows.size, side.dtype) for side in arcs))
-    for new, old, pairs in zip(longer, arcs, (rows, columns, costs), strict=True):
-        new[:size], new[size:] = old, pairs
-    longer.head[size:] += np.uint32(sources)
-    return longer
-
-
 def is_negative(reduced_cost: Any, cost: Any, u: Any, v: Any) -> Any:
     """Whether a reduced cost, cost - u - v, is below zero by more than rounding."""
     return reduced_cost < -PRECISION * (abs(cost) + abs(u) + abs(v))
@@ -333,7 +323,8 @@ class NetworkSimplex:
     def add_arcs(self, rows: np.ndarray, columns: np.ndarray, costs: np.ndarray) -> None:
         """Allow transport on further pairs; the next search for an entering arc starts with them."""
         self._cursor = self.arcs.tail.size if rows.size else 0
-        self.arcs = with_pairs(self.arcs, self.sources, rows, columns, costs)
+        new = zip(self.arcs, (rows, columns + self.sources, costs), strict=True)
+        self.arcs = Arcs(*(np.append(side, more.astype(side.dtype)) for side, more in new))
 
     def optimise(self, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
         """Pivot to optimality over the arcs at hand; False if `max_pivots` in all came first.

@@ -1,1 +1,1 @@
-"""What is built around the library: the command line, benchmarks, reports and what they keep on disk."""
+"""Tools around the library: the command line, benchmarks, reports, and their files."""

@@ -1,4 +1,4 @@
-"""What a result was computed with."""
+"""The environment of a result: versions, machine, command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-# Those whose numbers may end up in results.
+# Packages that may influence numbers in results.
 PACKAGES = (
     *("adaptive-ot", "numpy", "scipy", "numba", "scikit-learn", "pot", "skada"),
     *("torch", "torchvision", "timm", "pillow", "safetensors"),
@@ -18,7 +18,7 @@ PACKAGES = (
 
 
 def environment() -> dict[str, Any]:
-    """Versions of what is installed, the machine, and the command.
+    """Versions of installed packages, the machine, and the command.
 
     Examples
     --------
@@ -36,12 +36,12 @@ def environment() -> dict[str, Any]:
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Of those that are installed."""
+    """The versions of those packages that are installed."""
     return {package: found for package in packages if (found := _installed(package))}
 
 
 def _accelerators() -> list[str]:
-    """By name, if PyTorch was used at all: what else would have used them?"""
+    """The GPUs by name, if PyTorch was used at all: nothing else uses them."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return [cuda.get_device_name(each) for each in range(cuda.device_count())] if cuda else []
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from adaptive_ot._validation import REAL
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.workbench.files import check_input, open_archive, trouble
+from adaptive_ot.workbench.files import check_input, is_number, open_archive, trouble
 
 READABLE = (".npz", ".csv", ".parquet", ".safetensors")
 
@@ -23,7 +23,7 @@ LABEL_COLUMNS = ("y", "label")
 
 COLUMNS_NAMED = 8
 
-# What pandas calls the row numbers that it writes into a .parquet file.
+# The column of row numbers that pandas writes into a .parquet file.
 ROW_NUMBERS = re.compile(r"__index_level_\d+__")
 
 # A label that is a number, as programs write it. Others, as 007 and +7, stay text: several could become one number.
@@ -39,7 +39,7 @@ class Features(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a file holds, as it is, and what its places are called."""
+    """The raw content of a file, with names for its rows and columns in error messages."""
 
     x: Any
     y: Any
@@ -48,11 +48,9 @@ class Content(NamedTuple):
     lines: list[int] | None = None
 
     def row(self, at: int) -> str:
-        """Where the user finds it."""
         return f"row {at}" if self.lines is None else f"line {self.lines[at]}"
 
     def column(self, at: int) -> str:
-        """What the user calls it."""
         return f"column {at if self.columns is None else repr(self.columns[at])}"
 
 
@@ -69,9 +67,9 @@ def read_features(
         An .npz or .safetensors file with the arrays ``x`` (samples x features) and ``y``, or a .csv or .parquet file
         with one column a feature and a column ``y`` or ``label``. A .csv file starts with the names of its columns.
     labels
-        Whether there must be labels, may be (all missing is none), or are not looked at.
+        Whether labels are required, optional (all of them may be missing), or ignored.
     name
-        What to call the file in complaints.
+        The name of the file in error messages.
 
     Returns
     -------
@@ -110,7 +108,7 @@ def matched(name: str, features: Features, first: Features, first_name: str) -> 
     Parameters
     ----------
     name, first_name
-        What to call them in complaints.
+        Their names in error messages.
     """
     remedy = "Use the same features for both."
     if features.columns is None or first.columns is None:
@@ -164,11 +162,11 @@ def _read_csv(name: str, path: Path, labels: str) -> Content:
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         header = [cell.strip() for cell in next(reader, [])]
-        if all(_is_number(cell) for cell in header):
+        if all(is_number(cell) for cell in header):
             remedy = "Name the columns in the first line, that of the labels y or label."
             raise InvalidInput(name, "must start with the names of its columns", _listed(header), remedy)
         features, label = _columns(name, header, labels)
-        numbers, words, lines = array("d"), [], []
+        numbers, label_cells, lines = array("d"), [], []
         for row in filter(None, reader):
             if len(row) != len(header):
                 rule, given = f"must have {len(header)} cells in every line", f"{len(row)} in line {reader.line_num}"
@@ -176,20 +174,20 @@ def _read_csv(name: str, path: Path, labels: str) -> Content:
             try:
                 numbers.extend([float(row[at]) for at in features])
             except ValueError:
-                at = next(at for at in features if not _is_number(row[at]))
+                at = next(at for at in features if not is_number(row[at]))
                 cell = _listed([row[at]]) if row[at].strip() else "nothing"
                 given = f"{cell} in line {reader.line_num}, column '{header[at]}'"
                 remedy = "Fill it in, or remove the line or the column."
                 raise InvalidInput(name, "must hold numbers beside the label", given, remedy) from None
             lines.append(reader.line_num)
             if label is not None:
-                words.append(row[label])
+                label_cells.append(row[label])
     if not lines:
         raise ValueError("no numbers, only a header")
     x, columns = np.asarray(numbers).reshape(len(lines), -1), tuple(header[at] for at in features)
-    if label is None or labels == "ignored":
+    if label is None:
         return Content(x, None, columns=columns, lines=lines)
-    return Content(x, _numbers_if_all_are(words), header[label], columns, lines)
+    return Content(x, _numbers_if_all_are(label_cells), header[label], columns, lines)
 
 
 def _read_parquet(name: str, path: Path, labels: str) -> Content:
@@ -210,7 +208,7 @@ def _read_parquet(name: str, path: Path, labels: str) -> Content:
     features, label = _columns(name, table.column_names, labels)
     x = np.column_stack([_parquet_numbers(name, table, at) for at in features])
     columns = tuple(table.column_names[at] for at in features)
-    if label is None or labels == "ignored":
+    if label is None:
         return Content(x, None, columns=columns)
     return Content(x, np.asarray(table.column(label).to_pylist()), table.column_names[label], columns)
 
@@ -224,7 +222,7 @@ def _parquet_numbers(name: str, table: Any, at: int) -> np.ndarray:
 
 
 def _columns(name: str, header: list[str], labels: str) -> tuple[list[int], int | None]:
-    """Where the features are, and where the label is."""
+    """The positions of the features, and that of the label unless there is none or it is ignored."""
     unclear = [column for column, times in Counter(header).items() if times > 1 or not column]
     if unclear:
         remedy = "Name it; row numbers are no feature (pandas: index=False)."
@@ -236,7 +234,7 @@ def _columns(name: str, header: list[str], labels: str) -> tuple[list[int], int 
     features = [at for at in range(len(header)) if at not in found]
     if not features:
         raise InvalidInput(name, "must have a column of numbers beside the label", _listed(header), "Add features.")
-    return features, found[0] if found else None
+    return features, found[0] if found and labels != "ignored" else None
 
 
 def _numbers(name: str, content: Content) -> np.ndarray:
@@ -281,7 +279,7 @@ def checked_labels(name: str, content: Content, size: int, labels: str = "requir
     rule, remedy = "must hold labels that are whole numbers or text", f"Convert '{label}' to int64 or text."
     if y.dtype.kind not in REAL:
         raise InvalidInput(name, rule, f"dtype {y.dtype}", remedy)
-    with np.errstate(invalid="ignore"):  # what does not fit comes out as another number
+    with np.errstate(invalid="ignore"):  # a number that does not fit becomes another one, and is found below
         whole = y.astype(np.int64)
     broken = whole != y
     if broken.any():
@@ -297,7 +295,7 @@ def _missing(y: np.ndarray) -> np.ndarray:
 
 
 def _numbers_if_all_are(cells: list[str]) -> np.ndarray:
-    """Numbers where every cell is one that survives exactly, otherwise text as it is."""
+    """Numbers if every cell is one that is represented exactly, otherwise the text."""
     text = np.array(cells)
     if not all(map(NUMBER.fullmatch, cells)):
         return text
@@ -310,16 +308,8 @@ def _numbers_if_all_are(cells: list[str]) -> np.ndarray:
         return text if (np.abs(numbers) >= 2**53).any() else numbers
 
 
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _listed(names: list[str]) -> str:
-    """The first few of many names."""
+    """The first few of the names."""
     shown = [name if len(name) <= 40 else f"{name[:37]}..." for name in names[:COLUMNS_NAMED]]
     more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
     return ", ".join(map(repr, shown)) + more if shown else "none"

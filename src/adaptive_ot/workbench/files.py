@@ -1,4 +1,4 @@
-"""What readers and writers of files share: checks, atomic writes, a lock, and one clear line when bytes are wrong."""
+"""Shared by readers and writers of files: checks, atomic writes, and one clear line when a file is wrong."""
 
 from __future__ import annotations
 
@@ -18,37 +18,20 @@ import numpy as np
 
 from adaptive_ot.errors import AdaptiveOTError, InvalidInput
 
-try:
-    import fcntl
-except ImportError:  # on Windows
-    fcntl = None
-
-# What the arrays of a compressed file may take in memory, in GiB, and the environment variable that allows more.
+# Memory for the arrays of a compressed file, in GiB, and the environment variable that allows more.
 MOST_UNPACKED = 4.0
 ALLOWANCE = "ADAPTIVE_OT_MAX_UNPACKED_GIB"
 
-# Files of a directory that a complaint names.
+# Files of a directory that an error message names.
 NAMED = 3
 
-# A spreadsheet takes what begins so for a formula, and runs it.
+# A spreadsheet runs text that begins with one of these as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-_locks: set[int] = set()
-
-
-def _leave_locks_to_the_parent() -> None:
-    """A process that outlives the one it was forked from, even by a second, would keep its locks."""
-    while _locks:
-        os.close(_locks.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_locks_to_the_parent)
 
 
 def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
-    """`path` is a file of a known kind with something in it."""
-    with trouble(name, "must be a file that can be read"):
+    """Check that `path` is a non-empty file of a known kind."""
+    with accessible(name, "must be a file that can be read"):
         if not path.exists():
             raise InvalidInput(name, "must exist", "no such file", "Check the path.")
         if not path.is_file():
@@ -62,7 +45,7 @@ def check_input(name: str, path: Path, suffixes: tuple[str, ...]) -> None:
 def open_archive(file: IO[bytes]) -> Any:
     """The arrays of an .npz file, none of them a pickle, and none larger than the file says.
 
-    A few megabytes of a compressed file can ask for any amount of memory. So unpacked arrays may take 4 GiB in all, or
+    A compressed file of a few megabytes can ask for any amount of memory. So unpacked arrays may take 4 GiB in all, or
     as much as the file itself: uncompressed files may be of any size.
     """
     if not zipfile.is_zipfile(file):
@@ -77,7 +60,7 @@ def open_archive(file: IO[bytes]) -> Any:
 
 
 def check_unpacked(file: IO[bytes], unpacked: int) -> None:
-    """What a file asks for is no more than is allowed, or than there is on disk."""
+    """Refuse a file that asks for more memory than is allowed, and than its size on disk."""
     most = most_unpacked()
     if unpacked > max(most * 2**30, file.seek(0, os.SEEK_END)):
         rule = f"may take {most:.3g} GiB of memory, or as much as on disk"
@@ -88,7 +71,7 @@ def check_unpacked(file: IO[bytes], unpacked: int) -> None:
 
 
 def most_unpacked() -> float:
-    """What compressed arrays may take, in GiB."""
+    """The memory that compressed arrays may take, in GiB."""
     given = os.environ.get(ALLOWANCE, "")
     try:
         allowed = float(given or MOST_UNPACKED)
@@ -100,7 +83,7 @@ def most_unpacked() -> float:
 
 
 def check_header(content: IO[bytes], size: int) -> None:
-    """An array in a file of this size does not claim to be larger, if it is an array at all."""
+    """Refuse an array that claims to be larger than its file of this size."""
     try:
         version = np.lib.format.read_magic(content)
     except ValueError:
@@ -114,7 +97,7 @@ def check_header(content: IO[bytes], size: int) -> None:
 
 
 def make_directory(argument: str, path: Path) -> None:
-    """A directory to write to, made if it does not exist."""
+    """Make a directory to write to, unless it exists."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -122,13 +105,13 @@ def make_directory(argument: str, path: Path) -> None:
 
 
 def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
-    """Write beside `path`, then rename: whatever happens, `path` holds all of the new file or all of the old one.
+    """Write beside `path`, then rename: whatever happens, `path` holds the whole new file or the whole old one.
 
     A new file has the permissions of any new file, one that replaces another has those of the other.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # one of a killed process may lie there
     try:
-        with trouble(f"{argument} '{path}'", "must be a place to write to"):
+        with accessible(f"{argument} '{path}'", "must be a place to write to"):
             with open(temporary, "xb") as file:
                 with suppress(FileNotFoundError):
                     os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))  # before there is anything to read
@@ -157,55 +140,34 @@ def as_csv(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def _harmless(cell: str) -> str:
-    if not cell.startswith(FORMULA):
-        return cell
-    with suppress(ValueError):
-        float(cell)
-        return cell
-    return f"'{cell}"
-
-
-@contextmanager
-def alone_in(directory: Path) -> Iterator[None]:
-    """No other run writes to the directory meanwhile. The lock goes with the process, whatever ends it."""
-    if not fcntl:
-        yield
-        return
-    make_directory("output", directory)
-    with trouble(f"output '{directory}'", "must be a directory to write to"):
-        descriptor = os.open(directory, os.O_RDONLY)  # itself: files in it are replaced
-    _locks.add(descriptor)
-    try:
-        with suppress(OSError):  # some file systems have no locks
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                rule, remedy = "must not be in use", "Wait until it has ended, or choose another directory."
-                raise InvalidInput(f"output '{directory}'", rule, "another run that writes to it", remedy) from None
-        yield
-    finally:
-        if descriptor in _locks:
-            _locks.remove(descriptor)
-            os.close(descriptor)
+    return f"'{cell}" if cell.startswith(FORMULA) and not is_number(cell) else cell
 
 
 @contextmanager
 def trouble(name: str, rule: str) -> Iterator[None]:
-    """Whatever goes wrong with a file is the file's fault: parsers raise anything on bytes they do not expect."""
+    """Report anything that goes wrong while a user's file is parsed: parsers raise anything on unexpected bytes."""
+    with accessible(name, rule):
+        try:
+            yield
+        except (AdaptiveOTError, OSError):
+            raise
+        except Exception as error:
+            reason = str(error).rstrip(". ") or type(error).__name__
+            raise InvalidInput(name, rule, reason, "Write the file again.") from None
+
+
+@contextmanager
+def accessible(name: str, rule: str) -> Iterator[None]:
+    """Report errors of the file system, such as missing permissions or a full disk."""
     try:
         yield
-    except AdaptiveOTError:
-        raise
     except OSError as error:
         raise InvalidInput(name, rule, error.strerror or error, "Check the path and its permissions.") from None
-    except Exception as error:
-        reason = str(error).rstrip(". ") or type(error).__name__
-        raise InvalidInput(name, rule, reason, "Write the file again.") from None
 
 
 def _settle(directory: Path) -> None:
-    """Let a power cut not bring back the names that were in a directory before."""
-    with suppress(OSError):  # some systems know no such thing
+    """Make the names in a directory survive a power cut."""
+    with suppress(OSError):  # some systems cannot
         descriptor = os.open(directory, os.O_RDONLY)
         try:
             os.fsync(descriptor)
@@ -224,7 +186,7 @@ def any_of(suffixes: tuple[str, ...]) -> str:
 
 
 def one_with(names: Sequence[str]) -> str:
-    """What a directory that was not expected holds.
+    """A directory by the files it unexpectedly holds.
 
     Examples
     --------
@@ -233,6 +195,14 @@ def one_with(names: Sequence[str]) -> str:
     """
     more = f" and {len(names) - NAMED:,} more" if len(names) > NAMED else ""
     return f"one with {', '.join(names[:NAMED])}{more}" if names else "an empty directory"
+
+
+def is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
 
 
 def suffix_of(path: Path) -> str:

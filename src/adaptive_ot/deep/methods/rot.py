@@ -46,7 +46,9 @@ class ROT(Method):
 
         rho: NotNegative = 0.2
         loss: Literal["logistic", "wasserstein"] = "logistic"
-        strength: NotNegative = 0.2  # of the gradient in the features: the critic takes five steps for one
+        strength: NotNegative = (
+            0.2  # factor of the gradient of the features: officially the critic takes five steps for one
+        )
 
     def __init__(self, settings: Settings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
@@ -60,13 +62,13 @@ class ROT(Method):
 
     def alignment(self, pair: Pair) -> Alignment:
         features = reverse(torch.cat([pair.source_features, pair.target_features]), self.settings.strength)
-        judged = self.critic(features).squeeze(1)
-        source, target = judged.split([len(pair.source_features), len(pair.target_features)])
+        scores = self.critic(features).squeeze(1)
+        source, target = scores.split([len(pair.source_features), len(pair.target_features)])
         if self.settings.loss == "logistic":
             source, target = functional.logsigmoid(source), functional.softplus(target)
         weights = weights_of_highest_mean(target, self.settings.rho)
         distance = source.mean() - weights @ target
-        # One over the sum of squares: how many samples equal weights would be spread over.
+        # One over the sum of squares: the number of samples with equal weights that would have the same sum.
         terms = {"distance": distance.detach(), "effective_targets": 1.0 / weights.square().sum() / len(weights)}
         return Alignment(-distance, terms)
 
@@ -85,6 +87,6 @@ def weights_of_highest_mean(values: torch.Tensor, rho: float) -> torch.Tensor:
     deviation = math.sqrt(np.mean(away**2))
     if deviation > 0:
         weights = np.maximum(1.0 - math.sqrt(ball.rho) * away / deviation, 0.0)
-    else:  # the ball has room for nothing but the best
+    else:  # only the largest values get weight
         weights = (potential == potential.min()).astype(float)
     return torch.as_tensor(weights / weights.sum(), dtype=values.dtype, device=values.device)

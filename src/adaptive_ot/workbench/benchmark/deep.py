@@ -1,4 +1,4 @@
-"""Deep benchmarks: networks trained by a plan file, every cell in a run directory of its own."""
+"""Deep benchmarks: networks trained by a study file, every cell in a run directory of its own."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from adaptive_ot.deep import Config, configure, train
 from adaptive_ot.deep.run_directory import CHECKPOINTS
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.benchmark.dependencies import dependencies
-from adaptive_ot.workbench.benchmark.plan import ARROW, Cell, Part, Plan
-from adaptive_ot.workbench.benchmark.plan_file import PlanFile, Row, read_plan, says
+from adaptive_ot.workbench.benchmark.study import ARROW, Cell, Part, Study
+from adaptive_ot.workbench.benchmark.study_file import Row, StudyFile, located_in, read_study
 
 ABOUT = "Of the last iterate, judged on the whole target. Seconds for one training."
 
 
 @dataclass(frozen=True)
 class DeepBenchmark:
-    """Trains the network of a cell, and takes the numbers from it.
+    """Trains the network of a cell, and returns its numbers.
 
     Parameters
     ----------
     options
-        What `adaptive_ot.deep.configure` is told, for every row of the table.
+        Arguments of `adaptive_ot.deep.configure`, for every row of the table.
     output
         The directory of the benchmark.
     keep_checkpoints
-        Of cells that are finished, too.
+        Whether finished cells keep their checkpoints.
     """
 
     options: dict[str, dict[str, Any]]
@@ -61,42 +61,42 @@ class DeepBenchmark:
         return configure(**self.options[cell.method], **place, seed=cell.seed)
 
 
-def prepare(path: Path, output: Path) -> tuple[Plan, DeepBenchmark]:
+def prepare(path: Path, output: Path) -> tuple[Study, DeepBenchmark]:
     """Check everything that can be checked before the work starts.
 
     Parameters
     ----------
     path
-        A plan file; see docs/deep_benchmark.md.
+        A study file; see docs/deep_benchmark.md.
     output
         The directory of the benchmark.
 
     Returns
     -------
-    Plan, DeepBenchmark
-        The cells, and what computes their numbers.
+    Study, DeepBenchmark
+        The cells, and the function that computes their numbers.
     """
-    content = read_plan(path)
+    content = read_study(path)
     if not content.rows:
-        with says(content.path):
+        with located_in(content.path):
             raise InvalidInput("methods", "must be at least one", "none", "Start each with [[methods]].")
     return assemble(content, output)
 
 
-def assemble(content: PlanFile, output: Path, more: dict[str, Any] | None = None) -> tuple[Plan, DeepBenchmark]:
-    """The cells of all rows, after a look at their settings, images and weights; `more` goes into the plan."""
+def assemble(content: StudyFile, output: Path, more: dict[str, Any] | None = None) -> tuple[Study, DeepBenchmark]:
+    """The cells of all rows, after a check of their settings, images and weights; `more` goes into the study."""
     work = DeepBenchmark({row.name: row.options for row in content.rows}, output, content.keep_checkpoints)
     if len(work.options) < len(content.rows):
-        with says(content.path):
+        with located_in(content.path):
             given = next(row.name for row in content.rows if sum(row.name == other.name for other in content.rows) > 1)
             raise InvalidInput("methods", "must have different names", f"two '{given}'", "Rename one of them.")
     configs: dict[str, Config] = {}
     for row in content.rows:
-        with says(content.path, row.name):
+        with located_in(content.path, row.name):
             configs[row.name] = configuration(row, output)
     tasks = tuple(dict.fromkeys(task for row in content.rows for task in row.tasks))
     settings = dependencies(content.path, configs, tasks) | (more or {})
-    return _plan(content.rows, tasks, settings), work
+    return _study(content.rows, tasks, settings), work
 
 
 def configuration(row: Row, output: Path) -> Config:
@@ -108,7 +108,7 @@ def configuration(row: Row, output: Path) -> Config:
 
 
 def directory_name(cell: Cell) -> str:
-    """A name that any file system takes, and no other cell has.
+    """A name that every file system accepts, and that no other cell has.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def directory_name(cell: Cell) -> str:
     return f"{'-'.join(words)[:100]}-{digest[:8]}"
 
 
-def _plan(rows: tuple[Row, ...], tasks: tuple[str, ...], settings: dict[str, Any]) -> Plan:
+def _study(rows: tuple[Row, ...], tasks: tuple[str, ...], settings: dict[str, Any]) -> Study:
     named = {task: (rows[0].options["dataset"], task.replace(":", ARROW)) for task in tasks}
     seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
     only = {
@@ -128,4 +128,4 @@ def _plan(rows: tuple[Row, ...], tasks: tuple[str, ...], settings: dict[str, Any
         for row in rows
         if set(row.tasks) < set(tasks) or set(row.seeds) < set(seeds)
     }
-    return Plan(tuple(named.values()), tuple(row.name for row in rows), seeds, settings, only)
+    return Study(tuple(named.values()), tuple(row.name for row in rows), seeds, settings, only)

@@ -1,4 +1,4 @@
-"""What the numbers of a deep benchmark depend on, looked at before the work starts; no path or device is among it."""
+"""Everything the numbers of a deep benchmark depend on, checked before the work starts; no path and no device."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from adaptive_ot.deep.data.domain import digest, read_domains
 from adaptive_ot.deep.networks import build_network
 from adaptive_ot.deep.run_directory import decisive
 from adaptive_ot.deep.weights import digest_of
-from adaptive_ot.workbench.benchmark.plan_file import OF_CELLS, says
+from adaptive_ot.workbench.benchmark.study_file import OF_CELLS, located_in
 from adaptive_ot.workbench.environment import versions
 
 # Packages whose numbers end up in the results.
 DECISIVE = ("adaptive-ot", "numpy", "torch", "torchvision", "timm", "pillow")
 
 
-def dependencies(plan: Path, configs: dict[str, Config], tasks: Iterable[str]) -> dict[str, Any]:
+def dependencies(path: Path, configs: dict[str, Config], tasks: Iterable[str]) -> dict[str, Any]:
     """Settings, digests of data and weights, and versions.
 
     Parameters
     ----------
-    plan
-        The plan file, for messages.
+    path
+        The study file, for messages.
     configs
         A training run of every row.
     tasks
         Of all rows, as SOURCE:TARGET.
     """
-    with says(plan):
+    with located_in(path):
         data, classes = _data(next(iter(configs.values())), tasks)
-    weights: dict[tuple[Any, ...], str | None] = {}  # a digest for everything that was built
+    weights: dict[tuple[Any, ...], str | None] = {}  # a digest for every network that was built
     records = {}
     for name, config in configs.items():
-        with says(plan, name):
+        with located_in(path, name):
             network = config.network, config.bottleneck, config.weights
             if network not in weights:
                 weights[network] = _weights(config, classes)
@@ -62,7 +62,7 @@ def _weights(config: Config, classes: int) -> str | None:
 
 
 def _in_common(records: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """What all rows have in common once, and what is left of each."""
+    """The values that all rows have in common, and the other values of each row."""
     first = next(iter(records.values()))
     recipe = {
         field: value

@@ -18,18 +18,11 @@ from adaptive_ot.workbench.files import check_input, open_archive, trouble
 IMAGES = re.compile(r"(.+)_train_x")
 
 
-class Domain(NamedTuple):
-    """Features, and for every row the number of its class."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-
 class Dataset(NamedTuple):
-    """Domains by name, how many classes they share, what the files held, and the names of the classes."""
+    """Domains by name, with class numbers for labels; how many classes, digests of the files, names of classes."""
 
     name: str
-    domains: dict[str, Domain]
+    domains: dict[str, Features]
     classes: int
     digests: dict[str, str]
     names: tuple[str, ...] = ()
@@ -88,7 +81,7 @@ def _checked_images(name: str, domain: str, x: np.ndarray, y: np.ndarray) -> tup
 
 
 def shrink(images: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Smaller images, every pixel the mean over the area that it covers.
+    """Shrink images: every pixel is the mean over the area that it covers.
 
     Examples
     --------
@@ -107,7 +100,7 @@ def _areas(size: int, smaller: int) -> np.ndarray:
     return np.maximum(overlap, 0) * smaller / size
 
 
-def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[list[Any], dict[str, Domain]]:
+def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[list[Any], dict[str, Features]]:
     """Classes become numbers, the same in all domains; columns stand as in the first domain that names them."""
     labels = {domain: np.asarray(features.y) for domain, features in found.items()}
     first, *others = sorted(found, key=lambda domain: found[domain].columns is None)
@@ -118,5 +111,5 @@ def _with_common_classes(name: str, found: dict[str, Features]) -> tuple[list[An
             raise InvalidInput(name, "must label every domain alike", f"text and numbers in {given}", "Convert one.")
     classes = np.unique(np.concatenate(list(labels.values())))
     return classes.tolist(), {
-        domain: Domain(features.x, np.searchsorted(classes, labels[domain])) for domain, features in found.items()
+        domain: Features(features.x, np.searchsorted(classes, labels[domain])) for domain, features in found.items()
     }

@@ -1,4 +1,4 @@
-"""Runs the cells of a benchmark, whatever they are: finished ones never again, failed ones the next time."""
+"""Runs the cells of a study: finished ones never again, failed ones the next time."""
 
 from __future__ import annotations
 
@@ -10,45 +10,45 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.benchmark.journal import Journal
-from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Plan
-from adaptive_ot.workbench.files import alone_in
+from adaptive_ot.workbench.benchmark.journal import open_journal
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
+from adaptive_ot.workbench.runs import alone_in
 
 Work = Callable[[Cell], dict[str, float]]
 
 # Processes side by side get one thread each; libraries look at these once, when they are loaded.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
-# Seconds for processes that were told to end.
-LAST_WORDS = 60
+# Seconds that terminated processes have to save their work.
+GRACE = 60
 
 
-class Progress(NamedTuple):
-    """How far a benchmark is, and what runs now."""
+class CellStarted(NamedTuple):
+    """The cell that runs now, and how many are done."""
 
     done: int
     total: int
-    running: Cell
+    cell: Cell
 
 
 def run(
-    plan: Plan,
+    study: Study,
     work: Work,
     directory: Path,
     *,
     jobs: int = 1,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[CellStarted], None] | None = None,
 ) -> list[Outcome]:
     """Run all cells that are not finished yet.
 
     Parameters
     ----------
-    plan
+    study
         The cells.
     work
         Computes the finite numbers of a cell. With several jobs it is pickled.
@@ -62,19 +62,19 @@ def run(
     Returns
     -------
     list of Outcome
-        One for every cell, in the order of the plan. A cell that raised an error has its message instead of numbers.
+        One for every cell, in the order of the study. A cell that raised an error has its message instead of numbers.
     """
-    with alone_in(directory), _terminating_as_ctrl_c():
-        journal = Journal(directory, plan)
-        outcomes = dict(journal.finished)
-        left = [cell for cell in plan.cells if cell not in outcomes]
+    with alone_in(directory), _terminating_as_ctrl_c(), closing(open_journal(directory, study)) as journal:
+        outcomes = {outcome.cell: outcome for outcome in map(Outcome.of, journal.lines) if outcome}
+        left = [cell for cell in study.cells if cell not in outcomes]
 
         def started(cell: Cell) -> None:
             if progress:
-                progress(Progress(len(outcomes), len(plan.cells), cell))
+                progress(CellStarted(len(outcomes), len(study.cells), cell))
 
         def ended(outcome: Outcome) -> None:
-            journal.add(outcome)
+            journal.append(outcome.record())
+            journal.settle()
             outcomes[outcome.cell] = outcome
 
         if jobs == 1 or len(left) < 2:
@@ -83,7 +83,7 @@ def run(
                 ended(_attempt(work, cell))
         else:
             _run_in_processes(work, left, jobs, started, ended)
-    return [outcomes[cell] for cell in plan.cells]
+    return [outcomes[cell] for cell in study.cells]
 
 
 def _attempt(work: Work, cell: Cell) -> Outcome:
@@ -119,7 +119,7 @@ def _run_in_processes(
         for process in workers:
             process.terminate()
         for process in workers:
-            process.join(LAST_WORDS)
+            process.join(GRACE)
         if isinstance(error, BrokenProcessPool):
             remedy = "Run it again with fewer; finished cells are kept."
             raise InvalidInput("jobs", "must leave enough memory for each", "a process that died", remedy) from None
@@ -127,7 +127,7 @@ def _run_in_processes(
 
 
 def _attempt_here(work: Work, cell: Cell) -> Outcome:
-    """In a process of its own: work that hears of its end may save what it has, but the process takes no other cell."""
+    """In a process of its own: work that is terminated may save its state, but the process takes no other cell."""
     try:
         return _attempt(work, cell)
     except BaseException:
@@ -135,7 +135,7 @@ def _attempt_here(work: Work, cell: Cell) -> Outcome:
 
 
 def _prepare_worker() -> None:
-    """A process whose parent was killed would wait for work for ever, and Ctrl-C is for the parent alone."""
+    """End with the parent, which may be killed, and leave Ctrl-C to it."""
     parent = multiprocessing.parent_process()
     if hasattr(os, "setpgrp"):
         os.setpgrp()
@@ -166,7 +166,7 @@ def _spawning() -> Iterator[None]:
 
 @contextmanager
 def _terminating_as_ctrl_c() -> Iterator[None]:
-    """To be told to terminate is to be interrupted: other processes are ended too."""
+    """Treat SIGTERM as Ctrl-C, so that other processes are ended too."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

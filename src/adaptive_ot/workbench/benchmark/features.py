@@ -17,14 +17,14 @@ import numpy as np
 from adaptive_ot._validation import nearest, number, whole_number
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.benchmark.domains import Dataset, read_dataset
-from adaptive_ot.workbench.benchmark.draws import Draw, draw
-from adaptive_ot.workbench.benchmark.method import Method
+from adaptive_ot.workbench.benchmark.method import FeatureMethod
 from adaptive_ot.workbench.benchmark.ours import OURS
-from adaptive_ot.workbench.benchmark.plan import ARROW, Cell, Plan
 from adaptive_ot.workbench.benchmark.rivals import RIVALS
+from adaptive_ot.workbench.benchmark.sampling import DomainPair, sample_pair
+from adaptive_ot.workbench.benchmark.study import ARROW, Cell, Study
 from adaptive_ot.workbench.environment import versions
 
-METHODS: dict[str, Method] = OURS | RIVALS
+METHODS: dict[str, FeatureMethod] = OURS | RIVALS
 
 # Packages whose numbers end up in the results.
 DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")
@@ -32,14 +32,14 @@ DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")
 
 @dataclass(frozen=True)
 class FeatureBenchmark:
-    """The numbers of every cell: accuracy on the target, and what else there is to say.
+    """Computes the numbers of a cell: accuracy on the target, seconds, and mass and outlier AUC where they exist.
 
     Parameters
     ----------
     datasets
         Where they are, by name.
     samples, drop, outliers
-        As in :func:`adaptive_ot.workbench.benchmark.draws.draw`.
+        As in :func:`adaptive_ot.workbench.benchmark.sampling.sample_pair`.
     """
 
     datasets: dict[str, Path]
@@ -51,9 +51,9 @@ class FeatureBenchmark:
         dataset = read_dataset(self.datasets[cell.group])
         source, target = next(pair for pair in permutations(dataset.domains, 2) if ARROW.join(pair) == cell.task)
         options: dict[str, Any] = {"samples": self.samples, "drop": self.drop, "outliers": self.outliers}
-        drawn = draw(dataset, source, target, seed=cell.seed, **options)
+        drawn = sample_pair(dataset, source, target, seed=cell.seed, **options)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # rivals warn of what the table will show
+            warnings.simplefilter("ignore")  # the table will show what rivals warn about
             _load(cell.method)
             return _judge(METHODS[cell.method], drawn)
 
@@ -67,7 +67,7 @@ def prepare(
     samples: int = 1000,
     drop: int = 0,
     outliers: float = 0.0,
-) -> tuple[Plan, FeatureBenchmark]:
+) -> tuple[Study, FeatureBenchmark]:
     """Check everything that can be checked before the work starts.
 
     Parameters
@@ -81,12 +81,12 @@ def prepare(
     seeds
         How many times everything is drawn.
     samples, drop, outliers
-        As in :func:`adaptive_ot.workbench.benchmark.draws.draw`.
+        As in :func:`adaptive_ot.workbench.benchmark.sampling.sample_pair`.
 
     Returns
     -------
-    Plan, FeatureBenchmark
-        The cells, and what computes their numbers.
+    Study, FeatureBenchmark
+        The cells, and the function that computes their numbers.
     """
     seeds, samples = whole_number("seeds", seeds, minimum=1), whole_number("samples", samples, minimum=1)
     drop, outliers = whole_number("drop", drop, minimum=0), number("outliers", outliers, minimum=0.0)
@@ -100,7 +100,7 @@ def prepare(
     for method in chosen:
         METHODS[method].check()
     found = _read(datasets, drop)
-    plan = Plan(
+    study = Study(
         tasks=_pairs([dataset for dataset, _ in found.values()], tasks),
         methods=chosen,
         seeds=seeds,
@@ -112,7 +112,7 @@ def prepare(
             "versions": versions(DECISIVE),
         },
     )
-    return plan, FeatureBenchmark({name: path for name, (_, path) in found.items()}, samples, drop, outliers)
+    return study, FeatureBenchmark({name: path for name, (_, path) in found.items()}, samples, drop, outliers)
 
 
 def _read(paths: Sequence[Path], drop: int) -> dict[str, tuple[Dataset, Path]]:
@@ -145,7 +145,7 @@ def _pairs(datasets: Sequence[Dataset], tasks: Sequence[str]) -> tuple[tuple[str
     return tuple((group, name) for group, asked, name in pairs if not tasks or asked in tasks)
 
 
-def _judge(method: Method, drawn: Draw) -> dict[str, float]:
+def _judge(method: FeatureMethod, drawn: DomainPair) -> dict[str, float]:
     started = time.perf_counter()
     prediction = method.run(drawn.x_source, drawn.y_source, drawn.x_target)
     seconds = time.perf_counter() - started
@@ -162,7 +162,7 @@ def _judge(method: Method, drawn: Draw) -> dict[str, float]:
 
 @cache
 def _load(method: str) -> None:
-    """Import and compile what a method needs, on a toy problem, before its time is taken."""
+    """Run a method on a toy problem before it is timed, so that imports and compilation do not count."""
     x = np.random.default_rng(0).normal(size=(24, 3))
     y = np.arange(24) % 2
     x[:, 0] += 4 * y

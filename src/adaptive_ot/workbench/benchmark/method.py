@@ -1,4 +1,4 @@
-"""What a method of feature benchmarks is, whether ours or a rival."""
+"""Methods of feature benchmarks, whether ours or a rival's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from adaptive_ot.errors import MissingDependency
 
 
 class Prediction(NamedTuple):
-    """Labels of the target, and what else a method may say about it."""
+    """Labels of the target; mass and outlier scores where a method has them."""
 
     labels: np.ndarray
     transported_mass: float | None = None
@@ -20,7 +20,7 @@ class Prediction(NamedTuple):
 
 
 class Package(NamedTuple):
-    """What to import, what it is called, and the extra that installs it."""
+    """A module, the name of its package, and the extra that installs it."""
 
     module: str
     name: str
@@ -32,14 +32,14 @@ POT = Package("ot", "pot", "bench")
 SKADA = Package("skada", "skada", "bench")
 
 
-class Method(NamedTuple):
+class FeatureMethod(NamedTuple):
     """From features and labels of the source and features of the target to labels of the target."""
 
     run: Callable[[np.ndarray, np.ndarray, np.ndarray], Prediction]
     needs: tuple[Package, ...] = (SKLEARN,)
 
     def check(self) -> None:
-        """Everything that it needs is installed."""
+        """Check that all packages it needs are installed."""
         for package in self.needs:
             if not find_spec(package.module):
                 raise MissingDependency(package.name, package.extra)

@@ -8,13 +8,13 @@ import numpy as np
 
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.marginals import Equal, FixedMass, Marginals, SoftKL
-from adaptive_ot.workbench.benchmark.method import Method, Prediction, classifier, stacked
+from adaptive_ot.workbench.benchmark.method import FeatureMethod, Prediction, classifier, stacked
 
 # Unbalanced transport has no exact solver. The joint cost is scale-free: this much entropy is as much everywhere.
 SOFT = SoftKL(0.5), Entropic(0.05)
 
 
-def joint(marginals: Marginals | None = None, solver: Entropic | None = None) -> Method:
+def joint(marginals: Marginals | None = None, solver: Entropic | None = None) -> FeatureMethod:
     """Features and labels matched jointly, under one of the models of the family."""
 
     def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
@@ -22,7 +22,7 @@ def joint(marginals: Marginals | None = None, solver: Entropic | None = None) ->
 
         return _fitted(JointTransportClassifier(marginals=marginals, solver=solver), x_source, y_source, x_target)
 
-    return Method(run)
+    return FeatureMethod(run)
 
 
 def labels(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
@@ -55,8 +55,8 @@ def _prediction(model: Any, predicted: np.ndarray) -> Prediction:
 
 OURS = {
     "AOT (joint)": joint(),
-    "AOT mapping": Method(mapping),
-    "AOT labels": Method(labels),
+    "AOT mapping": FeatureMethod(mapping),
+    "AOT labels": FeatureMethod(labels),
     "Kantorovich (joint)": joint(Equal()),
     "partial 0.5 (joint)": joint(FixedMass(0.5)),
     "partial 0.75 (joint)": joint(FixedMass(0.75)),

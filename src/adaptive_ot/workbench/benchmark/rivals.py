@@ -1,4 +1,4 @@
-"""The methods of POT and SKADA, and none at all.
+"""The methods of POT and SKADA, and no adaptation.
 
 Settings are the best of a few standard ones on one pair (PACS, ResNet-50 features, art painting -> cartoon, 400 samples
 each), judged by the labels of the target. All distances are squared Euclidean.
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from adaptive_ot.workbench.benchmark.method import POT, SKADA, SKLEARN, Method, Prediction, classifier, stacked
+from adaptive_ot.workbench.benchmark.method import POT, SKADA, SKLEARN, FeatureMethod, Prediction, classifier, stacked
 
 
 def source_only(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
@@ -20,31 +20,31 @@ def source_only(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray
 
 
 def centred(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
-    """The simplest adaptation: the mean of each domain is taken away."""
+    """The simplest adaptation: the mean of each domain is subtracted."""
     return source_only(x_source - x_source.mean(axis=0), y_source, x_target - x_target.mean(axis=0))
 
 
-def pot(transport: str, **settings: Any) -> Method:
+def pot(transport: str, **settings: Any) -> FeatureMethod:
     """Move the sources with a class of `ot.da`, and train on them where they arrive."""
 
     def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         import ot.da
 
-        # Entropic plans underflow unless costs are scaled; their median is also what reg_e is then relative to.
+        # Entropic plans underflow unless costs are scaled; reg_e is then relative to their median.
         move = getattr(ot.da, transport)(norm="median", **settings)
         moved = move.fit(Xs=x_source, ys=y_source, Xt=x_target).transform(Xs=x_source)
         return Prediction(classifier().fit(moved, y_source).predict(x_target))
 
-    return Method(run, (SKLEARN, POT))
+    return FeatureMethod(run, (SKLEARN, POT))
 
 
-def skada(build: Callable[[Any, tuple[int, int]], Any]) -> Method:
+def skada(build: Callable[[Any, tuple[int, int]], Any]) -> FeatureMethod:
     """A model of SKADA, built from the module and the shape of the smaller domain."""
 
     def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         import sklearn
 
-        # SKADA switches metadata routing on for everybody, as soon as it is imported; afterwards all is as it was.
+        # Importing SKADA switches metadata routing on globally; the context restores it.
         with sklearn.config_context(enable_metadata_routing=True):
             import skada
 
@@ -53,7 +53,7 @@ def skada(build: Callable[[Any, tuple[int, int]], Any]) -> Method:
             model.fit(x, y, sample_domain=domain)
             return Prediction(model.predict(x_target))
 
-    return Method(run, (SKLEARN, POT, SKADA))
+    return FeatureMethod(run, (SKLEARN, POT, SKADA))
 
 
 def _jdot(module: Any, _: tuple[int, int]) -> Any:
@@ -78,8 +78,8 @@ def _subspace_alignment(module: Any, shape: tuple[int, int]) -> Any:
 
 
 RIVALS = {
-    "source only": Method(source_only),
-    "source only, domains centred": Method(centred),
+    "source only": FeatureMethod(source_only),
+    "source only, domains centred": FeatureMethod(centred),
     "POT EMD": pot("EMDTransport"),
     "POT Sinkhorn": pot("SinkhornTransport", reg_e=0.05),  # 1, 0.1, 0.05, 0.02, 0.01 tried
     # 13 pairs of reg_e from 0.1 to 0.01 and reg_cl from 0.1 to 5 tried

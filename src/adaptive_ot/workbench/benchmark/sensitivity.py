@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from adaptive_ot._validation import describe, nearest
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.benchmark.deep import DeepBenchmark, assemble, configuration
-from adaptive_ot.workbench.benchmark.plan import Outcome, Plan
-from adaptive_ot.workbench.benchmark.plan_file import Row, read_plan, says
+from adaptive_ot.workbench.benchmark.study import Outcome, Study
+from adaptive_ot.workbench.benchmark.study_file import Row, located_in, read_study
 from adaptive_ot.workbench.benchmark.table import Percent, accuracies, deviation_of, failures, mean_of
 from adaptive_ot.workbench.files import write_atomically
 
@@ -26,7 +26,7 @@ ABOUT = (
 )
 
 
-class Grid(NamedTuple):
+class Sweep(NamedTuple):
     """The values of one parameter, ascending, its default among them, and the row of the benchmark for each."""
 
     parameter: str
@@ -39,63 +39,63 @@ class Grid(NamedTuple):
         return [f"{short(value)}{' (default)' * (value == self.default)}" for value in self.values]
 
 
-def prepare(path: Path, output: Path) -> tuple[Plan, DeepBenchmark]:
+def prepare(path: Path, output: Path) -> tuple[Study, DeepBenchmark]:
     """Check everything that can be checked before the work starts.
 
     Parameters
     ----------
     path
-        A plan file with one method, "aot" if it names none, and a table [grid]; see docs/deep_benchmark.md.
+        A study file with one method, "aot" if it names none, and a table [grid]; see docs/deep_benchmark.md.
     output
         The directory of the study.
 
     Returns
     -------
-    Plan, DeepBenchmark
-        The cells, and what computes their numbers.
+    Study, DeepBenchmark
+        The cells, and the function that computes their numbers.
     """
-    content = read_plan(path, frozenset({"grid", "baseline"}))
-    with says(path):
+    content = read_study(path, frozenset({"grid", "baseline"}))
+    with located_in(path):
         if len(content.rows) > 1:
             raise InvalidInput("methods", "must be one at most", len(content.rows), "Write a plan for each.")
     row = content.rows[0] if content.rows else content.row({"method": "aot"})
-    with says(path, row.name):
+    with located_in(path, row.name):
         settings = configuration(row, output).settings
-    with says(path):
-        grids = _grids(content.more.get("grid"), row, settings)
+    with located_in(path):
+        sweeps = _sweeps(content.more.get("grid"), row, settings)
         baseline = _baseline(content.more.get("baseline"), row)
     varied = [
-        _varied(row, name, grid.parameter, value)
-        for grid in grids
-        for value, name in zip(grid.values, grid.rows, strict=True)
+        _varied(row, name, sweep.parameter, value)
+        for sweep in sweeps
+        for value, name in zip(sweep.values, sweep.rows, strict=True)
         if name != row.name
     ]
     content = content._replace(rows=(*baseline, row, *varied))
-    more = {"grid": [grid._asdict() for grid in grids], "baseline": baseline[0].name if baseline else None}
+    more = {"grid": [sweep._asdict() for sweep in sweeps], "baseline": baseline[0].name if baseline else None}
     return assemble(content, output, more)
 
 
-def markdown(plan: Plan, outcomes: list[Outcome]) -> str:
+def markdown(study: Study, outcomes: list[Outcome]) -> str:
     """One table a parameter: a row for every value, and for the baseline."""
-    tables = [accuracies(*part_of(plan, outcomes, grid), heading=grid.parameter) for grid in grids_of(plan)]
+    tables = [accuracies(*part_of(study, outcomes, sweep), heading=sweep.parameter) for sweep in sweeps_of(study)]
     return "\n".join(part for part in (*tables, ABOUT, failures(outcomes)) if part)
 
 
-def draw(plan: Plan, outcomes: list[Outcome], path: Path) -> None:
-    """The same as a picture."""
-    figure = curves(plan, outcomes)
+def draw(study: Study, outcomes: list[Outcome], path: Path) -> None:
+    """Draw the tables as a picture."""
+    figure = curves(study, outcomes)
     write_atomically("output", path, lambda file: figure.savefig(file, format="png"))
 
 
-def curves(plan: Plan, outcomes: list[Outcome]) -> Figure:
+def curves(study: Study, outcomes: list[Outcome]) -> Figure:
     """Means over tasks, with the deviation over seeds if there are several; gaps where nothing has run yet."""
     from adaptive_ot.plot import sensitivity
 
-    baseline, name = None, plan.settings["baseline"]
+    baseline, name = None, study.settings["baseline"]
     if name:
-        mean = mean_of(Percent.of(plan, outcomes).means()[plan.methods.index(name)])
+        mean = mean_of(Percent.of(study, outcomes).means()[study.methods.index(name)])
         baseline = None if math.isnan(mean) else (name, mean)
-    return sensitivity([_curve(plan, outcomes, grid) for grid in grids_of(plan)], baseline)
+    return sensitivity([_curve(study, outcomes, sweep) for sweep in sweeps_of(study)], baseline)
 
 
 def short(value: float) -> str:
@@ -109,11 +109,11 @@ def short(value: float) -> str:
     return text if float(text) == value else repr(value)
 
 
-def _grids(found: Any, row: Row, settings: Mapping[str, Any]) -> list[Grid]:
+def _sweeps(found: Any, row: Row, settings: Mapping[str, Any]) -> list[Sweep]:
     if not (isinstance(found, dict) and found):
         raise InvalidInput("grid", "must be a table of values", describe(found), "Write beta = [0.5, 2] under [grid].")
     numbers = {name: value for name, value in settings.items() if _is_number(value)}
-    grids = []
+    sweeps = []
     for parameter, values in found.items():
         if parameter not in numbers:
             remedy = f"{nearest(parameter, numbers)}Choose from: {', '.join(numbers)}."
@@ -124,8 +124,8 @@ def _grids(found: Any, row: Row, settings: Mapping[str, Any]) -> list[Grid]:
         default = numbers[parameter]
         ascending = sorted({*values, default})
         rows = [row.name if value == default else f"{parameter} = {short(value)}" for value in ascending]
-        grids.append(Grid(parameter, default, ascending, rows))
-    return grids
+        sweeps.append(Sweep(parameter, default, ascending, rows))
+    return sweeps
 
 
 def _is_number(value: Any) -> bool:
@@ -147,24 +147,24 @@ def _varied(row: Row, name: str, parameter: str, value: float) -> Row:
     return row._replace(name=name, options=row.options | {"settings": settings})
 
 
-def grids_of(plan: Plan) -> list[Grid]:
-    """The parameters that the plan varies."""
-    return [Grid(**grid) for grid in plan.settings["grid"]]
+def sweeps_of(study: Study) -> list[Sweep]:
+    """The parameters that the study varies."""
+    return [Sweep(**sweep) for sweep in study.settings["grid"]]
 
 
-def part_of(plan: Plan, outcomes: list[Outcome], grid: Grid) -> tuple[Plan, list[Outcome]]:
+def part_of(study: Study, outcomes: list[Outcome], sweep: Sweep) -> tuple[Study, list[Outcome]]:
     """The benchmark as it would be with the values of one parameter for methods."""
-    labels = dict(zip(grid.rows, grid.labels, strict=True))
-    if plan.settings["baseline"]:
-        labels[plan.settings["baseline"]] = plan.settings["baseline"]
-    part = Plan(plan.tasks, tuple(labels.values()), plan.seeds, {})
+    labels = dict(zip(sweep.rows, sweep.labels, strict=True))
+    if study.settings["baseline"]:
+        labels[study.settings["baseline"]] = study.settings["baseline"]
+    part = Study(study.tasks, tuple(labels.values()), study.seeds, {})
     chosen = [outcome for outcome in outcomes if outcome.cell.method in labels]
     return part, [each._replace(cell=each.cell._replace(method=labels[each.cell.method])) for each in chosen]
 
 
-def _curve(plan: Plan, outcomes: list[Outcome], grid: Grid) -> Curve:
+def _curve(study: Study, outcomes: list[Outcome], sweep: Sweep) -> Curve:
     from adaptive_ot.plot import Curve
 
-    means = Percent.of(*part_of(plan, outcomes, grid)).means()[: len(grid.rows)]
-    deviations = list(map(deviation_of, means)) if len(plan.all_seeds) > 1 else None
-    return Curve(grid.parameter, grid.values, list(map(mean_of, means)), deviations, grid.default)
+    means = Percent.of(*part_of(study, outcomes, sweep)).means()[: len(sweep.rows)]
+    deviations = list(map(deviation_of, means)) if len(study.all_seeds) > 1 else None
+    return Curve(sweep.parameter, sweep.values, list(map(mean_of, means)), deviations, sweep.default)

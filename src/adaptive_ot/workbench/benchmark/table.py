@@ -10,21 +10,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from adaptive_ot.workbench.benchmark.plan import Outcome, Plan
+from adaptive_ot.workbench.benchmark.study import Outcome, Study
 from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.files import write_atomically
 
 FAILED, MISSING = "failed", "–"
 ABOUT = "Seconds for one fit and prediction."
 
-# Numbers that only the labels of the target can tell.
+# Numbers that need the labels of the target.
 ORACLE = frozenset({"best_accuracy", "plan_purity"})
 ORACLE_MARK = " (oracle)"
 ABOUT_ORACLES = "Oracle: chosen or judged by labels of the target, which no method sees."
 
 
 class Column(NamedTuple):
-    """A heading, and for every method what to print; and by what to find the best, with its deviation over seeds."""
+    """A heading and the text of every method; the values that decide on the best, and their deviations over seeds."""
 
     heading: str
     texts: list[str]
@@ -32,7 +32,7 @@ class Column(NamedTuple):
     deviations: list[float] | None = None
 
     def best(self) -> list[bool]:
-        """Which ones have the highest value, as printed."""
+        """Which methods have the highest value, as printed."""
         printed = [round(value, 1) for value in self.values or [np.nan] * len(self.texts)]
         highest = max((value for value in printed if not np.isnan(value)), default=None)
         return [value == highest for value in printed]
@@ -42,43 +42,43 @@ class Column(NamedTuple):
         return [f"**{text}**" if best else text for text, best in zip(self.texts, self.best(), strict=True)]
 
 
-def write_results(directory: Path, plan: Plan, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
-    """Write results.md, the table if no other text is given, and results.json, and say where they are."""
+def write_results(directory: Path, study: Study, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
+    """Write results.md, with the table unless another text is given, and results.json; their paths."""
     described = {
-        "plan": plan.record(),
+        "plan": study.record(),
         "environment": environment(),
         "cells": [outcome.record() for outcome in outcomes],
     }
-    text = markdown(plan, outcomes) if text is None else text
+    text = markdown(study, outcomes) if text is None else text
     contents = {"results.md": text, "results.json": json.dumps(described, indent=2) + "\n"}
     for name, content in contents.items():
         write_atomically("output", directory / name, lambda file, content=content: file.write(content.encode()))
     return directory / "results.md", directory / "results.json"
 
 
-def markdown(plan: Plan, outcomes: list[Outcome], about: str = ABOUT) -> str:
-    """Accuracies of methods x tasks with their means, other numbers if there are any, and what failed."""
-    parts = [accuracies(plan, outcomes), caption(plan, about), _other_numbers(plan, outcomes), failures(outcomes)]
+def markdown(study: Study, outcomes: list[Outcome], about: str = ABOUT) -> str:
+    """Accuracies of methods x tasks with their means, other numbers if there are any, and failures."""
+    parts = [accuracies(study, outcomes), caption(study, about), _other_numbers(study, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)
 
 
-def accuracies(plan: Plan, outcomes: list[Outcome], heading: str = "method") -> str:
+def accuracies(study: Study, outcomes: list[Outcome], heading: str = "method") -> str:
     """One row a method, under this heading, and one column a task, in percent."""
-    return _table(heading, plan.methods, accuracy_columns(plan, outcomes))
+    return _table(heading, study.methods, accuracy_columns(study, outcomes))
 
 
-def accuracy_columns(plan: Plan, outcomes: list[Outcome]) -> list[Column]:
+def accuracy_columns(study: Study, outcomes: list[Outcome]) -> list[Column]:
     """One column a task, in percent; means over groups of tasks and over all; seeds where they differ; seconds."""
-    percent = Percent.of(plan, outcomes)
-    groups = list(dict.fromkeys(group for group, _ in plan.tasks))
+    percent = Percent.of(study, outcomes)
+    groups = list(dict.fromkeys(group for group, _ in study.tasks))
     columns = []
     for group in groups:
-        members = [at for at, task in enumerate(plan.tasks) if task[0] == group]
-        columns += [_column(plan.tasks[at][1], percent.of_tasks([at]), spread=False) for at in members]
+        members = [at for at, task in enumerate(study.tasks) if task[0] == group]
+        columns += [_column(study.tasks[at][1], percent.of_tasks([at]), spread=False) for at in members]
         if len(groups) > 1:
             columns.append(_column(f"{group} mean", percent.of_tasks(members)))
     columns.append(_column("mean", percent))
-    return [*columns, *_seeds(percent), _seconds(plan, outcomes)]
+    return [*columns, *_seeds(percent), _seconds(study, outcomes)]
 
 
 class Percent(NamedTuple):
@@ -88,11 +88,11 @@ class Percent(NamedTuple):
     planned: np.ndarray
 
     @classmethod
-    def of(cls, plan: Plan, outcomes: list[Outcome]) -> Percent:
-        shape = len(plan.methods), len(plan.tasks), len(plan.all_seeds)
+    def of(cls, study: Study, outcomes: list[Outcome]) -> Percent:
+        shape = len(study.methods), len(study.tasks), len(study.all_seeds)
         values, planned = np.full(shape, np.nan), np.zeros(shape, bool)
         for (group, task, method, seed), numbers, _ in outcomes:
-            at = plan.methods.index(method), plan.tasks.index((group, task)), plan.all_seeds.index(seed)
+            at = study.methods.index(method), study.tasks.index((group, task)), study.all_seeds.index(seed)
             planned[at] = True
             values[at] = 100 * (numbers or {}).get("accuracy", np.nan)
         return cls(values, planned)
@@ -124,46 +124,46 @@ def _text(of_seeds: np.ndarray, spread: bool) -> str:
 
 
 def mean_of(of_seeds: np.ndarray) -> float:
-    """NaN of nothing."""
+    """The mean; NaN without values."""
     return float(of_seeds.mean()) if of_seeds.size else np.nan
 
 
 def deviation_of(of_seeds: np.ndarray) -> float:
-    """NaN of fewer than two."""
+    """The standard deviation; NaN of fewer than two values."""
     return float(of_seeds.std(ddof=1)) if of_seeds.size > 1 else np.nan
 
 
 def _seeds(percent: Percent) -> list[Column]:
-    """Over how many seeds the means are, where that differs."""
+    """The number of seeds behind each mean, where it differs."""
     sizes = [of_seeds.size for of_seeds in percent.means()]
     return [Column("seeds", [str(size) if size else MISSING for size in sizes])] if len(set(sizes)) > 1 else []
 
 
-def _seconds(plan: Plan, outcomes: list[Outcome]) -> Column:
-    return Column("seconds", [_mean(outcomes, method, "seconds", ".2f") or FAILED for method in plan.methods])
+def _seconds(study: Study, outcomes: list[Outcome]) -> Column:
+    return Column("seconds", [_mean(outcomes, method, "seconds", ".2f") or FAILED for method in study.methods])
 
 
-def caption(plan: Plan, about: str) -> str:
-    """What the numbers of the table are."""
+def caption(study: Study, about: str) -> str:
+    """Explains the numbers of the table."""
     spread = ""
-    if plan.only:
+    if study.only:
         spread = ", of the seeds that ran all tasks; ± the standard deviation over seeds of the mean over tasks"
-    elif len(plan.all_seeds) > 1:
-        spread = f", ± the standard deviation over {len(plan.all_seeds)} seeds of the mean over tasks"
+    elif len(study.all_seeds) > 1:
+        spread = f", ± the standard deviation over {len(study.all_seeds)} seeds of the mean over tasks"
     return f"Accuracy in percent; means over tasks and seeds{spread}. {about}\n"
 
 
-def _other_numbers(plan: Plan, outcomes: list[Outcome]) -> str:
-    methods, columns = other_columns(plan, outcomes)
+def _other_numbers(study: Study, outcomes: list[Outcome]) -> str:
+    methods, columns = other_columns(study, outcomes)
     note = f"\n{ABOUT_ORACLES}\n" if any(ORACLE_MARK in column.heading for column in columns) else ""
     return _table("method", methods, columns) + note if columns else ""
 
 
-def other_columns(plan: Plan, outcomes: list[Outcome]) -> tuple[list[str], list[Column]]:
-    """Means over tasks and seeds of whatever else there is, for the methods that have some of it."""
+def other_columns(study: Study, outcomes: list[Outcome]) -> tuple[list[str], list[Column]]:
+    """Means over tasks and seeds of all other numbers, for the methods that have some."""
     names = dict.fromkeys(name for outcome in outcomes for name in outcome.numbers or ())
     names = [name for name in names if name not in ("accuracy", "seconds")]
-    methods = [method for method in plan.methods if any(_mean(outcomes, method, name, "") for name in names)]
+    methods = [method for method in study.methods if any(_mean(outcomes, method, name, "") for name in names)]
     return methods, [
         Column(
             name.replace("_", " ") + (ORACLE_MARK if name in ORACLE else ""),
@@ -174,7 +174,7 @@ def other_columns(plan: Plan, outcomes: list[Outcome]) -> tuple[list[str], list[
 
 
 def failures(outcomes: list[Outcome]) -> str:
-    """Which methods failed, how often, and why."""
+    """The methods that failed, how often, and why."""
     reasons = Counter((each.cell.method, each.error) for each in outcomes if each.numbers is None)
     return "".join(f"- {method} failed {times} x: {error}\n" for (method, error), times in reasons.items())
 
@@ -187,7 +187,7 @@ def _mean(outcomes: list[Outcome], method: str, name: str, form: str) -> str:
 
 
 def _table(heading: str, methods: Iterable[str], columns: list[Column]) -> str:
-    """Markdown that is aligned for those who read it as it is."""
+    """Markdown with aligned columns, readable as plain text."""
     texts = [[heading, *methods], *([column.heading, *column.shown()] for column in columns)]
     texts = [[cell.replace("|", "\\|") for cell in column] for column in texts]
     widths = [max(map(len, column)) for column in texts]

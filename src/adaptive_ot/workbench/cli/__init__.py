@@ -13,11 +13,11 @@ from collections.abc import Sequence
 
 from adaptive_ot.errors import AdaptiveOTError, MissingDependency, NotConverged
 
-DONE, FAILED, REFUSED, NOT_CONVERGED, INTERRUPTED = 0, 1, 2, 3, 130
+FAILED, REFUSED, NOT_CONVERGED, INTERRUPTED = 1, 2, 3, 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit code comes back.
+    """Run a command and return its exit code.
 
     Parameters
     ----------
@@ -51,12 +51,12 @@ def _run(arguments: list[str]) -> int:
     except ImportError as error:
         raise MissingDependency(error.name or "cyclopts", "cli") from None
     from adaptive_ot.workbench.cli.app import app
-    from adaptive_ot.workbench.cli.deep_app import field_in_a_file
+    from adaptive_ot.workbench.cli.train import field_in_a_file
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for file names that the terminal cannot show
     try:
-        code = app(arguments) or DONE
+        code = app(arguments) or 0
         sys.stdout.flush()
         return code
     except CycloptsError as error:

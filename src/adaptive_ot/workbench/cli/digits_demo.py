@@ -14,10 +14,10 @@ from rich.table import Table
 
 from adaptive_ot import AtMost, Equal, FixedMass, Marginals, SoftKL, plot
 from adaptive_ot.adapt import JointTransportClassifier
-from adaptive_ot.workbench.benchmark.draws import Draw
 from adaptive_ot.workbench.benchmark.method import stacked
-from adaptive_ot.workbench.cli import adapted, files, show
-from adaptive_ot.workbench.cli.adapted import Adapted
+from adaptive_ot.workbench.benchmark.sampling import DomainPair
+from adaptive_ot.workbench.cli import adapt_report, outputs, show
+from adaptive_ot.workbench.cli.adapt_report import Adaptation
 from adaptive_ot.workbench.cli.digits import BLUR, DEGREES, MISSING, OUTLIERS, Digits, shifted_digits
 from adaptive_ot.workbench.cli.progress import steps_bar
 from adaptive_ot.workbench.feature_files import Features
@@ -34,15 +34,15 @@ MODELS: dict[str, Marginals | None] = {
     "adaptive": AtMost(),
 }
 
-# Random halves of the digits: one alone could favour anybody.
+# Random halves of the digits: a single one could favour any model.
 DRAWS = 3
 
-# Images on either side of the picture: so many rows and columns.
+# Rows and columns of images on either side of the picture.
 GRID = 6, 8
 
 
-class Result(NamedTuple):
-    """What a model did: everything is a share, and not a number without a plan."""
+class Score(NamedTuple):
+    """How a model did; every number is a share, and NaN where there is no plan."""
 
     accuracy: float
     mass: float
@@ -50,10 +50,10 @@ class Result(NamedTuple):
     digits_left: float
 
 
-def run(console: Console, draw: Callable[[Any, str], None], folder: Path) -> None:
-    """Print the table, draw what adaptive transport did in the first draw, and write a report of it into a folder."""
+def run(draw: Callable[[Any, str], None], folder: Path) -> None:
+    """Print the table; draw the first adaptive plan, and write a report of it into a folder."""
     draws = [shifted_digits(seed) for seed in range(DRAWS)]
-    results: dict[str, list[Result]] = {name: [] for name in MODELS}
+    results: dict[str, list[Score]] = {name: [] for name in MODELS}
     models: dict[str, tuple[Any, float]] = {}
     with steps_bar(len(MODELS) * DRAWS) as progress:
         for number, digits in enumerate(draws, start=1):
@@ -64,19 +64,18 @@ def run(console: Console, draw: Callable[[Any, str], None], folder: Path) -> Non
                 models.setdefault(name, (model, time.perf_counter() - started))
                 results[name].append(judge(digits, model))
     first, (adaptive, seconds) = draws[0], models["adaptive"]
-    show.title(console, "Handwritten digits, and a tilted, blurred and paler scan of others")
-    show.line(console, "source", f"{len(first.y)} digits with labels")
+    show.title("Handwritten digits, and a tilted, blurred and paler scan of others")
+    show.line("source", f"{len(first.y)} digits with labels")
     show.line(
-        console,
         "target",
         f"{len(first.z)} images, turned by {DEGREES:g} degrees, blurred by {BLUR:g} pixels; no "
         f"{', '.join(map(str, MISSING))}; {OUTLIERS:.0%} are shuffled pixels",
     )
-    show.line(console, "in common", f"mass {common_mass(first):.2f}, if all were matched within classes")
-    show.line(console, "labels", "those of targets are only used for this table and for sorting, never to fit")
-    console.print(table(results))
-    show.line(console, "columns", "accuracy on the target's digits, mass moved, outliers and digits left alone")
-    show.line(console, "draws", f"means of {DRAWS} random halves, +- the standard deviation; pictures of the first")
+    show.line("in common", f"mass {common_mass(first):.2f}, if all were matched within classes")
+    show.line("labels", "those of targets are only used for this table and for sorting, never to fit")
+    Console().print(table(results))
+    show.line("columns", "accuracy on the target's digits, mass moved, outliers and digits left alone")
+    show.line("draws", f"means of {DRAWS} random halves, +- the standard deviation; pictures of the first")
     names = first.y.astype(str), np.where(first.outlier, "outlier", first.true_class.astype(str))
     draw(plot.plan(adaptive.solution_, *names).figure, "plan.png")
     draw(plot.label_plan(adaptive.solution_, *names).figure, "labels.png")
@@ -84,7 +83,7 @@ def run(console: Console, draw: Callable[[Any, str], None], folder: Path) -> Non
     with steps_bar() as progress:
         progress("writing the report")
         written = report(folder, first, adaptive, names[1], seconds)
-    show.report(console, written)
+    show.line("report", show.report(written) or "")
 
 
 def report(
@@ -92,17 +91,11 @@ def report(
 ) -> list[str]:
     """The report of an adaptation, with images to look at; the names of its files."""
     images = [thumbnails(np.rint(255 * (1 - side.reshape(-1, 8, 8))).astype(np.uint8)) for side in (digits.x, digits.z)]
-    done = Adapted(
-        model,
-        Features(digits.x, digits.y),
-        Features(digits.z, truth),
-        model.predict(digits.z),
-        None,
-        (images[0], images[1]),
-    )
+    both = Features(digits.x, digits.y), Features(digits.z, truth)
+    done = Adaptation(model, *both, model.predict(digits.z), None, (images[0], images[1]))
     configuration = {"source": "digits of scikit-learn", "target": "another scan of them", "method": "joint"}
-    files.check_report(folder, inputs=())
-    return adapted.write_report(folder, done, adapted.summary(done, "joint", seconds), configuration)
+    outputs.check_report(folder, inputs=())
+    return adapt_report.write(folder, done, adapt_report.summary(done, "joint", seconds), configuration)
 
 
 def fitted(digits: Digits, marginals: Marginals | None) -> JointTransportClassifier:
@@ -113,24 +106,22 @@ def fitted(digits: Digits, marginals: Marginals | None) -> JointTransportClassif
     return JointTransportClassifier(marginals=marginals).fit(features, labels, sample_domain=domain)
 
 
-def judge(digits: Digits, model: JointTransportClassifier) -> Result:
-    """Accuracy on the target's digits, the mass, and who was left alone."""
+def judge(digits: Digits, model: JointTransportClassifier) -> Score:
+    """Accuracy on the target's digits, the mass, and the shares left alone."""
     outlier = digits.outlier
-    right = model.predict(digits.z[~outlier]) == digits.true_class[~outlier]
+    accuracy = float(np.mean((model.predict(digits.z) == digits.true_class)[~outlier]))
     if not len(model.active_target_):
-        return Result(float(right.mean()), np.nan, np.nan, np.nan)
+        return Score(accuracy, np.nan, np.nan, np.nan)
     left = ~model.active_target_
-    return Result(
-        float(right.mean()), model.transported_mass_, float(left[outlier].mean()), float(left[~outlier].mean())
-    )
+    return Score(accuracy, model.transported_mass_, float(left[outlier].mean()), float(left[~outlier].mean()))
 
 
 def common_mass(digits: Digits) -> float:
-    """What could move if classes were known: of each, what both sides have."""
-    return Draw(*digits).overlap
+    """The mass that could move if classes were known: the smaller share of each class."""
+    return DomainPair(*digits).overlap
 
 
-def table(results: dict[str, list[Result]]) -> Table:
+def table(results: dict[str, list[Score]]) -> Table:
     """A row for every model: means over draws, and the spread of the accuracy."""
     shown = Table(box=SIMPLE_HEAD)
     shown.add_column("model", no_wrap=True)
@@ -138,14 +129,12 @@ def table(results: dict[str, list[Result]]) -> Table:
         shown.add_column(heading, justify="right", no_wrap=True)
     best = max(np.mean([each.accuracy for each in of]) for of in results.values())
     for name, of in results.items():
-        mean = Result(*np.mean(of, axis=0))
-        spread = np.std([each.accuracy for each in of], ddof=1)
-        plan = ("-", "-", "-")
-        if np.isfinite(mean.mass):
-            plan = (f"{mean.mass:.2f}", f"{mean.outliers_left:.0%}", f"{mean.digits_left:.0%}")
-        shown.add_row(
-            name, f"{mean.accuracy:.1%} +- {100 * spread:.1f}", *plan, style="bold" if mean.accuracy == best else ""
-        )
+        mean = Score(*np.mean(of, axis=0))
+        spread = 100 * np.std([each.accuracy for each in of], ddof=1)
+        shares = f"{mean.mass:.2f}", f"{mean.outliers_left:.0%}", f"{mean.digits_left:.0%}"
+        of_plan = shares if np.isfinite(mean.mass) else ("-", "-", "-")
+        style = "bold" if mean.accuracy == best else ""
+        shown.add_row(name, f"{mean.accuracy:.1%} +- {spread:.1f}", *of_plan, style=style)
     return shown
 
 

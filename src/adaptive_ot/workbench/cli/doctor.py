@@ -7,43 +7,31 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from adaptive_ot import DistanceCost, Solution, __version__, solve
 from adaptive_ot.workbench.cli import show
 from adaptive_ot.workbench.cli.samples import TOY_COST, TOY_VALUE
+from adaptive_ot.workbench.environment import versions
 from adaptive_ot.workbench.wording import counted
 
 PACKAGES = ("numpy", "scipy", "numba", "torch", "matplotlib")
 
 
-def run() -> int:
-    """Print a report; 1 if the self-test fails."""
-    console = Console()
-    show.title(console, "Installed")
-    show.line(console, "Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
-    show.line(console, "adaptive-ot", __version__)
-    for package in PACKAGES:
-        show.line(console, package, _installed(package))
-    show.line(console, "BLAS", _blas())
-    show.title(console, "What runs where")
-    for label, text in _machine():
-        show.line(console, label, text)
-    show.title(console, "Self-test")
-    results = [_test(console, "toy 6 x 5", _toy), _test(console, "400 x 400", _cloud)]
-    show.line(console, "result", "OK" if all(results) else "FAILED: please report this page")
+def doctor() -> int:
+    """Show what is installed and what will run where, and solve two problems with known answers."""
+    show.title("Installed")
+    system = f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    show.lines({"Python": system, "adaptive-ot": __version__})
+    show.lines(dict.fromkeys(PACKAGES, "not installed") | versions(PACKAGES) | {"BLAS": _blas()})
+    show.title("What runs where")
+    show.lines(_machine())
+    show.title("Self-test")
+    results = [_test("toy 6 x 5", _toy), _test("400 x 400", _cloud)]
+    show.line("result", "OK" if all(results) else "FAILED: please report this page")
     return 0 if all(results) else 1
-
-
-def _installed(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _blas() -> str:
@@ -52,7 +40,7 @@ def _blas() -> str:
     return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
 
 
-def _machine() -> list[tuple[str, str]]:
+def _machine() -> dict[str, str]:
     """Threads, GPU, and where compiled code is kept."""
     import numba
 
@@ -62,18 +50,14 @@ def _machine() -> list[tuple[str, str]]:
     folders = [kernel.stats.cache_path for kernel in kernels if kernel.stats.cache_path]
     threads = numba.get_num_threads()
     gpu = _gpu()
-    return [
-        ("threads", f"{threads} of {os.cpu_count()} processors (NUMBA_NUM_THREADS changes it)"),
-        ("pivots", "one CPU thread"),
-        ("pricing", f"dense and point costs: {counted(threads, 'CPU thread')}; sparse and small costs: one"),
-        (
-            "GPU",
-            f"{gpu}: prices costs given as CUDA tensors"
-            if gpu
-            else "none, or no torch to see it: everything runs on the CPU",
-        ),
-        ("cache", _cache(folders[0] if folders else None)),
-    ]
+    on_gpu = f"{gpu}: prices costs given as CUDA tensors" if gpu else None
+    return {
+        "threads": f"{threads} of {os.cpu_count()} processors (NUMBA_NUM_THREADS changes it)",
+        "pivots": "one CPU thread",
+        "pricing": f"dense and point costs: {counted(threads, 'CPU thread')}; sparse and small costs: one",
+        "GPU": on_gpu or "none, or no torch to see it: everything runs on the CPU",
+        "cache": _cache(folders[0] if folders else None),
+    }
 
 
 def _gpu() -> str | None:
@@ -96,18 +80,15 @@ def _cache(folder: str | None) -> str:
     return f"not writable ({folder or 'no place found'}): every process compiles for some seconds; set NUMBA_CACHE_DIR"
 
 
-def _test(console: Console, label: str, test: Callable[[], tuple[Solution, float]]) -> bool:
+def _test(label: str, test: Callable[[], tuple[Solution, float]]) -> bool:
     """Compare a solution with a value found in another way."""
     started = time.perf_counter()
     solution, expected = test()
     seconds = time.perf_counter() - started
     error = abs(solution.value - expected) / max(1.0, abs(expected))
     good = error <= 1e-12 and solution.gap <= 1e-9
-    verdict = "OK" if good else "WRONG"
-    text = (
-        f"{verdict}: value {solution.value:.9g}, error {error:.1e}, certified gap {solution.gap:.1e}, {seconds:.2f} s"
-    )
-    show.line(console, label, text)
+    numbers = f"value {solution.value:.9g}, error {error:.1e}, certified gap {solution.gap:.1e}, {seconds:.2f} s"
+    show.line(label, f"{'OK' if good else 'WRONG'}: {numbers}")
     return good
 
 

@@ -1,7 +1,11 @@
-"""Progress bars for long solves, for work in steps, for benchmarks, and for trainings."""
+"""Progress bars for long solves, for work in steps, for benchmarks, and for trainings.
+
+A bar is shown on stderr if that is a terminal, and disappears when the work is done.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -10,18 +14,19 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from adaptive_ot import Progress
-from adaptive_ot.workbench.cli import show
+from adaptive_ot.workbench.cli.show import printable
+from adaptive_ot.workbench.wording import counted
 
 if TYPE_CHECKING:
     from rich import progress
 
     from adaptive_ot import deep
-    from adaptive_ot.workbench.benchmark import engine
+    from adaptive_ot.workbench.benchmark.engine import CellStarted
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
-    """A bar on the terminal that disappears when the work is done; nothing if stderr is not a terminal."""
+def solve_bar() -> Iterator[Callable[[Progress], None] | None]:
+    """A bar for a solve; None without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -36,27 +41,22 @@ def progress_bar() -> Iterator[Callable[[Progress], None] | None]:
         progress.TextColumn("{task.fields[state]}"),
     )
     with progress.Progress(*columns, console=console, transient=True) as bar:
-        tasks = {
-            "starting": bar.add_task("starting", total=None, state="loading the compiled kernels"),
-            "pricing": bar.add_task("pricing", total=1.0, visible=False, state=""),
-            "pivoting": bar.add_task("pivoting", total=None, visible=False, state=""),
-            "walking": bar.add_task("walking", total=1.0, visible=False, state=""),
-            "interior": bar.add_task("interior", total=None, visible=False, state=""),
-            "epsilon": bar.add_task("epsilon", total=None, visible=False, state=""),
-        }
+        tasks = {"starting": bar.add_task("starting", total=None, state="loading the compiled kernels")}
 
         def report(now: Progress) -> None:
-            state = show.state(now)
+            if now.stage not in tasks:
+                tasks[now.stage] = bar.add_task(now.stage, total=None if now.fraction is None else 1.0, state="")
+            text = solve_state(now)
             done = min(now.fraction or 0.0, 0.999)  # a finished task would stop its clock
             for stage, task in tasks.items():
-                bar.update(task, visible=stage == now.stage, completed=done, state=state)
+                bar.update(task, visible=stage == now.stage, completed=done, state=text)
 
         yield report
 
 
 @contextmanager
 def steps_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
-    """A bar for so many steps, or only a clock; call what it yields with the name of each step before it begins."""
+    """A bar for this many steps, or only a clock; call the result with the name of each step before it begins."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield lambda step: None
@@ -71,56 +71,48 @@ def steps_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
     )
     with progress.Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("loading kernels, or compiling them for the first time", total=total, completed=-1)
-
-        def report(step: str) -> None:
-            bar.update(task, advance=1, description=show.printable(step))
-
-        yield report
+        yield lambda step: bar.update(task, advance=1, description=printable(step))
 
 
 @contextmanager
-def cells_bar() -> Iterator[Callable[[engine.Progress], None] | None]:
-    """A bar for the cells of a benchmark, with the time that is left."""
+def cells_bar() -> Iterator[Callable[[CellStarted], None] | None]:
+    """A bar for the cells of a benchmark, with the time that is left; None without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
         return
     # Cells take from a fraction of a second to minutes: the estimate looks far back.
-    with _counting(console, speed_estimate_period=3600) as (bar, task):
-
-        def report(now: engine.Progress) -> None:
-            bar.update(task, total=now.total, completed=now.done, description=str(now.running))
-
-        yield report
+    with _counting_bar(console, speed_estimate_period=3600) as (bar, task):
+        yield lambda now: bar.update(task, total=now.total, completed=now.done, description=str(now.cell))
 
 
 @contextmanager
 def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None] | None]:
-    """A bar for the steps of a training, with its losses and the time that is left; only notes, without a terminal."""
+    """A bar for the steps of a training, with its losses and the time that is left; only notes without a terminal."""
     console = Console(stderr=True)
 
     def note(now: deep.Progress) -> None:
         if now.note:
-            console.print(show.printable(now.note), markup=False, highlight=False, soft_wrap=True)
+            console.print(printable(now.note), markup=False, highlight=False, soft_wrap=True)
 
     if not (wanted and console.is_terminal):
         yield note if wanted else None
         return
-    with _counting(console) as (bar, task):
+    with _counting_bar(console) as (bar, task):
 
         def report(now: deep.Progress) -> None:
             note(now)
             if now.loading is None:
-                bar.update(task, total=now.iterations, completed=now.step, description=show.training(now))
+                bar.update(task, total=now.iterations, completed=now.step, description=training_state(now))
             else:
-                bar.update(task, description=show.printable(now.loading))
+                bar.update(task, description=printable(now.loading))
 
         yield report
 
 
 @contextmanager
-def _counting(console: Console, **options: Any) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
-    """A bar for so many of something, with the time that is left; below it, on as many lines as it takes, the rest."""
+def _counting_bar(console: Console, **options: Any) -> Iterator[tuple[progress.Progress, progress.TaskID]]:
+    """A bar with a count and the time that is left, above a description of as many lines as it needs."""
     from rich import progress
 
     class Bar(progress.Progress):
@@ -137,3 +129,23 @@ def _counting(console: Console, **options: Any) -> Iterator[tuple[progress.Progr
     )
     with Bar(*columns, console=console, transient=True, **options) as bar:
         yield bar, bar.add_task("reading the data", total=None)
+
+
+def training_state(now: deep.Progress) -> str:
+    """Accuracy and losses of a training, the most important numbers first."""
+    target = [] if now.accuracy is None else [f"target {now.accuracy:.1%}"]
+    losses = sorted(now.losses.items(), key=lambda loss: loss[0] != "mass")
+    names = [name.removeprefix("plan_").replace("_", " ") for name, _ in losses]
+    return ", ".join([*target, *(f"{name} {value:.3g}" for name, (_, value) in zip(names, losses, strict=True))])
+
+
+def solve_state(now: Progress) -> str:
+    """The state of a solve, for the right end of its bar."""
+    if now.epsilon is not None:
+        return f"epsilon {now.epsilon:.3g}, {counted(now.iterations, 'pass')}, marginals off by {now.error:.1e}"
+    if now.stage == "walking":
+        return f"{now.fraction or 0.0:.0%} of the mass, {counted(now.iterations, 'pivot')}"
+    if now.stage == "interior":
+        return f"{counted(now.iterations, 'step')} inside the cones, gap {now.gap:.1e}"
+    gap = f"gap {now.gap:.1e}" if math.isfinite(now.gap) else "no bound yet"
+    return f"round {now.round}, {counted(now.iterations, 'pivot')}, {counted(now.arcs, 'arc')}, {gap}"

@@ -10,7 +10,7 @@ import numpy as np
 from adaptive_ot import plot
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.benchmark.journal import read_benchmark
-from adaptive_ot.workbench.benchmark.plan import Cell, Outcome, Plan
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
 from adaptive_ot.workbench.benchmark.table import (
     ABOUT,
     ABOUT_ORACLES,
@@ -39,30 +39,30 @@ CELL = ("method", "dataset", "task", "seed")
 
 def page_of(path: Path) -> Page:
     """The comparison, failures, and the cells that have not run yet."""
-    plan, outcomes = read_benchmark(path)
-    kind = "sensitivity" if "grid" in plan.settings else "deep" if "recipe" in plan.settings else "features"
-    parts = _to_do(plan, outcomes)
+    study, outcomes = read_benchmark(path)
+    kind = "sensitivity" if "grid" in study.settings else "deep" if "recipe" in study.settings else "features"
+    parts = _to_do(study, outcomes)
     if outcomes:
-        parts += _sensitivity(path, plan, outcomes) if kind == "sensitivity" else _compared(plan, outcomes)
+        parts += _sensitivity(path, study, outcomes) if kind == "sensitivity" else _compared(study, outcomes)
     failed = [[*_named(each.cell), each.error] for each in outcomes if each.numbers is None]
     if failed:
         parts.append(Table("Failed", (*CELL, "error"), failed, "They run again when the command is given again."))
     if kind != "features":
-        parts += _training(path, plan)
-    parts.append(folded("Plan", plan.record()))
+        parts += _training(path, study)
+    parts.append(folded("Plan", study.record()))
     parts += _environment(path / RESULTS)
     names = {"features": "features", "deep": "networks", "sensitivity": "parameters of a method"}
-    counts = {"row" if kind == "sensitivity" else "method": plan.methods, "task": plan.tasks, "seed": plan.all_seeds}
+    counts = {"row" if kind == "sensitivity" else "method": study.methods, "task": study.tasks, "seed": study.all_seeds}
     size = ", ".join(counted(len(given), noun) for noun, given in counts.items())
-    return Page(f"Benchmark of {names[kind]}: {', '.join(dict(plan.tasks))}", size, parts)
+    return Page(f"Benchmark of {names[kind]}: {', '.join(dict(study.tasks))}", size, parts)
 
 
-def _to_do(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
+def _to_do(study: Study, outcomes: list[Outcome]) -> list[Part]:
     done = {outcome.cell for outcome in outcomes}
-    left = [cell for cell in plan.cells if cell not in done]
+    left = [cell for cell in study.cells if cell not in done]
     if not left:
         return []
-    note = f"{len(left):,} of {len(plan.cells):,} cells have not run yet. Give the same command again to continue."
+    note = f"{len(left):,} of {len(study.cells):,} cells have not run yet. Give the same command again to continue."
     shown = f"The first {CELLS_LISTED}." if len(left) > CELLS_LISTED else ""
     return [Note(note, "warning"), Table("Not run yet", CELL, [_named(cell) for cell in left[:CELLS_LISTED]], shown)]
 
@@ -71,39 +71,39 @@ def _named(cell: Cell) -> list[str | float | None]:
     return [cell.method, cell.group, cell.task, cell.seed]
 
 
-def _compared(plan: Plan, outcomes: list[Outcome]) -> list[Part]:
+def _compared(study: Study, outcomes: list[Outcome]) -> list[Part]:
     """Methods x tasks, as a table and as a picture, and other numbers."""
     about = ABOUT
-    if "recipe" in plan.settings:
+    if "recipe" in study.settings:
         from adaptive_ot.workbench.benchmark import deep
 
         about = deep.ABOUT
-    columns = accuracy_columns(plan, outcomes)
-    percent = Percent.of(plan, outcomes)
-    means = [percent.of_tasks([at]).means() for at in range(len(plan.tasks))]
+    columns = accuracy_columns(study, outcomes)
+    percent = Percent.of(study, outcomes)
+    means = [percent.of_tasks([at]).means() for at in range(len(study.tasks))]
     values, deviations = (np.array([list(map(of, task)) for task in means]).T for of in (mean_of, deviation_of))
-    several = len({group for group, _ in plan.tasks}) > 1
-    names = [f"{group} {task}" if several else task for group, task in plan.tasks]
-    picture = drawn(lambda: plot.comparison(plan.methods, names, values, deviations))
+    several = len({group for group, _ in study.tasks}) > 1
+    names = [f"{group} {task}" if several else task for group, task in study.tasks]
+    picture = drawn(lambda: plot.comparison(study.methods, names, values, deviations))
     parts: list[Part] = [
-        _table("Accuracy", "method", plan.methods, columns, caption(plan, about).strip()),
+        _table("Accuracy", "method", study.methods, columns, caption(study, about).strip()),
         Picture("Accuracy of every method", *picture, "Accuracy in percent, by task and method."),
     ]
-    methods, others = other_columns(plan, outcomes)
+    methods, others = other_columns(study, outcomes)
     if others:
         note = ABOUT_ORACLES if any(ORACLE_MARK in column.heading for column in others) else ""
         parts.append(_table("Other numbers", "method", methods, others, f"Means over tasks and seeds. {note}".strip()))
     return parts
 
 
-def _sensitivity(path: Path, plan: Plan, outcomes: list[Outcome]) -> list[Part]:
-    from adaptive_ot.workbench.benchmark.sensitivity import ABOUT, curves, grids_of, part_of
+def _sensitivity(path: Path, study: Study, outcomes: list[Outcome]) -> list[Part]:
+    from adaptive_ot.workbench.benchmark.sensitivity import ABOUT, curves, part_of, sweeps_of
 
     with trouble(f"benchmark '{path}'", "must hold a plan of this version"):
-        grids = [(grid.parameter, *part_of(plan, outcomes, grid)) for grid in grids_of(plan)]
-        if plan.settings["baseline"] not in (None, *plan.methods):
+        grids = [(sweep.parameter, *part_of(study, outcomes, sweep)) for sweep in sweeps_of(study)]
+        if study.settings["baseline"] not in (None, *study.methods):
             raise ValueError("a baseline that is no method")
-    picture = drawn(lambda: curves(plan, outcomes))
+    picture = drawn(lambda: curves(study, outcomes))
     parts: list[Part] = [Picture("Sensitivity", *picture, "Accuracy over the values of every parameter.", ABOUT)]
     for parameter, part, chosen in grids:
         columns = accuracy_columns(part, chosen)
@@ -142,11 +142,11 @@ def _rounded(value: float) -> float | None:
     return None if np.isnan(value) else round(value, 1)
 
 
-def _training(path: Path, plan: Plan) -> list[Part]:
+def _training(path: Path, study: Study) -> list[Part]:
     """Accuracy over the steps of all runs whose directories are there."""
     from adaptive_ot.workbench.report.curves import accuracy_curves, read_curves
 
-    curves = read_curves(path, plan)
+    curves = read_curves(path, study)
     if not curves:
         return []
     text = "Accuracy on the target over the steps of every training: a line for every method and seed."

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from adaptive_ot.deep.metrics import Metrics
-from adaptive_ot.deep.run_directory import METRICS
+from adaptive_ot.deep.run_directory import read_metrics
 from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
 from adaptive_ot.plot.names import written
 from adaptive_ot.workbench.benchmark.deep import directory_name
-from adaptive_ot.workbench.benchmark.plan import Plan
+from adaptive_ot.workbench.benchmark.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,12 +29,11 @@ class AccuracyCurve(NamedTuple):
     accuracies: list[float]
 
 
-def read_curves(directory: Path, plan: Plan) -> dict[str, list[AccuracyCurve]]:
+def read_curves(directory: Path, study: Study) -> dict[str, list[AccuracyCurve]]:
     """The curves of every task whose runs are there, finished or not."""
     curves: dict[str, list[AccuracyCurve]] = {}
-    for cell in plan.cells:
-        path = directory / "runs" / directory_name(cell) / METRICS
-        lines = Metrics(path, before=math.inf, writes=False).lines if path.is_file() else []
+    for cell in study.cells:
+        lines = read_metrics(directory / "runs" / directory_name(cell))
         known = {line["step"] + 1: 100 * line["accuracy"] for line in lines if "accuracy" in line}
         if known:
             curve = AccuracyCurve(cell.method, list(known), list(known.values()))

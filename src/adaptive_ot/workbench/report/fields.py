@@ -12,8 +12,8 @@ from typing import Any
 from adaptive_ot._validation import LARGEST, LARGEST_INTEGER, describe
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import trouble
-from adaptive_ot.workbench.records import flat
 from adaptive_ot.workbench.report.contents import Facts
+from adaptive_ot.workbench.runs import flat
 
 # Letters of one value that are shown.
 LETTERS = 2000

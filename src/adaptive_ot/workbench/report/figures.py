@@ -16,7 +16,7 @@ from adaptive_ot.exact.solver import Exact
 from adaptive_ot.path import mass_path
 from adaptive_ot.solution import Solution
 from adaptive_ot.solve import solve
-from adaptive_ot.workbench.benchmark.draws import Draw
+from adaptive_ot.workbench.benchmark.sampling import DomainPair
 
 # In units of the scale-free cost, where certain agreement of classes counts as 1.
 EPSILONS = (0.02, 0.1, 0.5)
@@ -56,7 +56,7 @@ class Domains(NamedTuple):
     def overlap(self) -> float:
         """The most mass that can move between equal classes, where both domains weigh 1."""
         no_outlier = np.zeros(len(self.z), np.bool_)
-        return Draw(self.x, self.source_labels, self.z, self.target_labels, no_outlier).overlap
+        return DomainPair(self.x, self.source_labels, self.z, self.target_labels, no_outlier).overlap
 
 
 def class_to_drop(domains: Domains, name: str | None) -> int:

@@ -14,7 +14,6 @@ from adaptive_ot.deep.data.domain import read_domains
 from adaptive_ot.deep.device import pick_device
 from adaptive_ot.deep.embedding import Embedding, Side, embed
 from adaptive_ot.deep.methods.aot import AOT
-from adaptive_ot.deep.methods.transport import TransportMethod
 from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import METRICS, read_account
 from adaptive_ot.errors import AdaptiveOTError
@@ -118,7 +117,7 @@ def _explored(
 def _matched(embedding: Embedding, config: Config) -> list[Part]:
     source, target, classes, method = embedding.source, embedding.target, embedding.classes, embedding.method
     parts: list[Part] = []
-    if not isinstance(method, TransportMethod):
+    if not isinstance(method, AOT):
         method = AOT(AOT.defaults(), source.features.shape[1], len(classes))
         text = f"The method {config.method} makes no plan itself. This one is by the scale-free cost of AOT."
         parts.append(Note(text))

@@ -1,4 +1,4 @@
-"""Plan files: the rows, tasks and seeds of a deep benchmark, written as TOML."""
+"""Study files (plan files to users): the rows, tasks and seeds of a deep benchmark, written as TOML."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from adaptive_ot._validation import describe
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.fields import refuse_unknown
+from adaptive_ot.deep.fields import checked, refuse_unknown
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.files import check_input, trouble
 
-# Fields of a training run that every cell has its own of, that all rows share, and that make a row.
+# Fields of a training run that differ between cells, that all rows share, and that make a row.
 OF_CELLS = {"source", "target", "output", "seed"}
 OF_DATA = {"dataset", "root", "target_classes"}
 OF_ROWS = {"method", "settings"}
@@ -25,7 +25,7 @@ ROW = FIELDS - OF_DATA | {"published", "tasks", "seeds", "name"}
 
 
 class Row(NamedTuple):
-    """A method under the name it has in the table, what `adaptive_ot.deep.configure` is told, and where it runs."""
+    """A method under its name in the table, the arguments of `adaptive_ot.deep.configure`, and its tasks and seeds."""
 
     name: str
     options: dict[str, Any]
@@ -33,10 +33,10 @@ class Row(NamedTuple):
     seeds: tuple[int, ...]
 
 
-class PlanFile(NamedTuple):
-    """The content of a plan file, paths as seen from here.
+class StudyFile(NamedTuple):
+    """The content of a study file.
 
-    `shared` holds what `adaptive_ot.deep.configure` is told for all rows; `more` what no row has to do with.
+    `shared` holds arguments of `adaptive_ot.deep.configure` for all rows, `more` everything else.
     """
 
     path: Path
@@ -53,52 +53,49 @@ class PlanFile(NamedTuple):
         if not (isinstance(name, str) and name.strip() and name.isprintable()):
             remedy = 'Write name = "..." under [[methods]].'
             raise InvalidInput(f"name in plan '{self.path}'", "must be text", describe(name), remedy)
-        with says(self.path, name):
+        with located_in(self.path, name):
             refuse_unknown(table, sorted(ROW), "key")
-            if not isinstance(table.get("method"), str):
-                remedy = 'Write method = "aot", say.'
-                raise InvalidInput("method", "must be text", describe(table.get("method")), remedy)
+            checked("method", table.get("method"), str)
             tasks = _tasks(table["tasks"]) if "tasks" in table else self.tasks
             seeds = _seeds(table["seeds"]) if "seeds" in table else self.seeds
             own = {key: value for key, value in table.items() if key not in ("name", "tasks", "seeds")}
-            return Row(name, self.shared | _located(own, self.path.parent), tasks, seeds)
+            return Row(name, self.shared | _with_paths(own, self.path.parent), tasks, seeds)
 
 
-def read_plan(path: Path, more: frozenset[str] = frozenset()) -> PlanFile:
-    """Read a plan file.
+def read_study(path: Path, more: frozenset[str] = frozenset()) -> StudyFile:
+    """Read a study file.
 
     Parameters
     ----------
     path
         The file.
     more
-        What else it may say at the top.
+        Further keys that it may have at the top.
     """
     check_input(f"plan '{path}'", path, (".toml",))
     with trouble(f"plan '{path}'", "must be valid TOML"):
         found = tomllib.loads(path.read_text("utf-8"))
-    with says(path):
+    with located_in(path):
         refuse_unknown(found, sorted(TOP | more), "key")
         for name in ("dataset", "root"):
-            if not isinstance(found.get(name), str):
-                raise InvalidInput(name, "must be text", describe(found.get(name)), f'Write {name} = "...".')
+            checked(name, found.get(name), str)
         tables = found.pop("methods", [])
         if not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
             raise InvalidInput("methods", "must be tables", describe(tables), "Start each with [[methods]].")
-        content = PlanFile(
+        content = StudyFile(
             path=path,
             tasks=_tasks(found.pop("tasks", None)),
             seeds=_seeds(found.pop("seeds", [0])),
-            keep_checkpoints=_boolean("keep_checkpoints", found.pop("keep_checkpoints", False)),
+            keep_checkpoints=checked("keep_checkpoints", found.pop("keep_checkpoints", False), bool),
             more={name: found.pop(name) for name in more & set(found)},
-            shared=_located(found, path.parent),
+            shared=_with_paths(found, path.parent),
         )
     return content._replace(rows=tuple(map(content.row, tables)))
 
 
 @contextmanager
-def says(path: Path, row: str | None = None) -> Iterator[None]:
-    """Let complaints name the plan file, and the row of the table."""
+def located_in(path: Path, row: str | None = None) -> Iterator[None]:
+    """Let error messages name the file, and the row of the table."""
     try:
         yield
     except InvalidInput as error:
@@ -106,22 +103,16 @@ def says(path: Path, row: str | None = None) -> Iterator[None]:
         raise InvalidInput(f"{error.argument} {where}", error.rule, error.given, error.remedy) from None
 
 
-def _located(options: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Paths are relative to the plan file, and the same wherever it is run from; "imagenet" is none."""
+def _with_paths(options: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Paths are relative to the study file; "imagenet" is not a path."""
     options = dict(options)
     if "root" in options:
         options["root"] = (folder / options["root"]).absolute()
     if isinstance(options.get("weights"), str) and options["weights"] != "imagenet":
         options["weights"] = str((folder / options["weights"]).absolute())
     if "published" in options:
-        _boolean("published", options["published"])
+        checked("published", options["published"], bool)
     return options
-
-
-def _boolean(name: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidInput(name, "must be true or false", describe(value), "Write one of them.")
-    return value
 
 
 def _tasks(given: Any) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What an adaptation found: its summary, and the files it is written to."""
+"""The result of an adaptation: its summary, its files and its report."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from rich.console import Console
 
 from adaptive_ot import plot
 from adaptive_ot.workbench import report
@@ -18,17 +17,15 @@ from adaptive_ot.workbench.report import record
 from adaptive_ot.workbench.report.contents import Match, Samples
 from adaptive_ot.workbench.report.matches import VALUES_SHOWN, match_of
 from adaptive_ot.workbench.report.pictures import Drawn, drawn
-from adaptive_ot.workbench.wording import LABELS_IGNORED, accuracy, adapted_mass, counted
-
-CLASSES_SHOWN = 12
+from adaptive_ot.workbench.wording import LABELS_IGNORED, accuracy, adapted_mass, counted, outliers, sources_and_targets
 
 PREDICTIONS, MOVED = record.RESULTS
 
 
-class Adapted(NamedTuple):
-    """A fitted estimator, its data, the labels of the targets or where the sources were moved to, and any images.
+class Adaptation(NamedTuple):
+    """A fitted estimator, its data, and the predicted labels of the targets or the moved sources.
 
-    Labels of the target's file are ignored, and not in its data, if none of them is a class of the source.
+    `labels_ignored` says that the target has labels, none of which is a class of the source; its data are then without.
     """
 
     estimator: Any
@@ -40,13 +37,8 @@ class Adapted(NamedTuple):
     labels_ignored: bool = False
 
 
-def suffixes(method: str) -> tuple[str, ...]:
-    """What a result can be written to."""
-    return (".npz",) if method == "mapping" else (".csv",)
-
-
-def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
-    """What there is to say, as plain numbers and strings."""
+def summary(done: Adaptation, method: str, seconds: float) -> dict[str, Any]:
+    """The adaptation as plain numbers and strings."""
     estimator = done.estimator
     classes: list[str] = [] if done.source.y is None else np.unique(done.source.y).astype(str).tolist()
     solution = estimator.solution_
@@ -85,36 +77,31 @@ def summary(done: Adapted, method: str, seconds: float) -> dict[str, Any]:
     return found
 
 
-def show_summary(console: Console, of: dict[str, Any]) -> None:
+def show_summary(of: dict[str, Any]) -> None:
     """Print a summary."""
     classes = "" if of["classes"] is None else f", {counted(of['classes'], 'class')}"
-    sizes = f"{counted(of['sources'], 'source')} to {counted(of['targets'], 'target')}"
-    show.title(console, f"{of['model']} of {sizes} ({of['method']})")
-    show.line(console, "data", f"{counted(of['features'], 'feature')}{classes}")
-    show.line(console, "mass", adapted_mass(of["mass"], of["most_mass"]))
-    show.line(
-        console,
-        "active",
-        f"{of['active_sources']} of {of['sources']} sources, {of['active_targets']} of {of['targets']} targets",
+    sizes = sources_and_targets(of["sources"], of["targets"], "to")
+    known = of["accuracy"] is not None
+    drawn = not of["report"] or any(path.endswith("plan.png") for path in of["report"])
+    show.title(f"{of['model']} of {sizes} ({of['method']})")
+    show.lines(
+        {
+            "data": f"{counted(of['features'], 'feature')}{classes}",
+            "mass": adapted_mass(of["mass"], of["most_mass"]),
+            "active": show.active(of),
+            "outliers": outliers(of["outlier_targets"]),
+            "labels": LABELS_IGNORED if of["labels_ignored"] else None,
+            "predicted": None if of["predicted"] is None else show.classes(of["predicted"]),
+            "accuracy": accuracy(of["accuracy"], of["targets_of_unknown_classes"]) if known else None,
+            "effort": f"{of['seconds']:.2f} s",
+            "written": of["output"],
+            "pictures": None if drawn else "none: this many samples take several plans",
+            "report": show.report(of["report"]),
+        }
     )
-    show.line(console, "outliers", f"{counted(of['outlier_targets'], 'target')}: at most half of each is matched")
-    if of["labels_ignored"]:
-        show.line(console, "labels", LABELS_IGNORED)
-    if of["predicted"] is not None:
-        most = sorted(of["predicted"].items(), key=lambda item: -item[1])
-        more = f" and {len(most) - CLASSES_SHOWN} more classes" if len(most) > CLASSES_SHOWN else ""
-        show.line(console, "predicted", ", ".join(f"{label}: {n}" for label, n in most[:CLASSES_SHOWN]) + more)
-    if of["accuracy"] is not None:
-        show.line(console, "accuracy", accuracy(of["accuracy"], of["targets_of_unknown_classes"]))
-    show.line(console, "effort", f"{of['seconds']:.2f} s")
-    if of["output"]:
-        show.line(console, "written", of["output"])
-    if of["report"] and not any(path.endswith("plan.png") for path in of["report"]):
-        show.line(console, "pictures", "none: so many samples take several plans")
-    show.report(console, of["report"])
 
 
-def result_of(done: Adapted) -> record.Writer:
+def result_of(done: Adaptation) -> record.Writer:
     """Writes labels and outlier scores of all targets as .csv, or moved sources as .npz, which are features again."""
     if done.labels is not None:
         found = zip(done.labels, done.estimator.target_outlier_score_, strict=True)
@@ -127,8 +114,8 @@ def result_of(done: Adapted) -> record.Writer:
     return lambda file: np.savez(file, **arrays)
 
 
-def write_report(folder: Path, done: Adapted, of: dict[str, Any], configuration: dict[str, Any]) -> list[str]:
-    """Everything into a directory, in the place of an older report; the paths of the files, the page last."""
+def write(folder: Path, done: Adaptation, of: dict[str, Any], configuration: dict[str, Any]) -> list[str]:
+    """Write the report into a directory, in place of an older one; the paths of its files, the page last."""
     results = {PREDICTIONS if done.moved is None else MOVED: result_of(done)}
     about = {**of, "configuration": configuration, "environment": environment()}
     names = record.write_record("--report", folder, record.ADAPTATION, about, _match(done), _pictures(done), results)
@@ -136,7 +123,7 @@ def write_report(folder: Path, done: Adapted, of: dict[str, Any], configuration:
     return names
 
 
-def _match(done: Adapted) -> Match | None:
+def _match(done: Adaptation) -> Match | None:
     """Who was matched with whom, unless there are several plans or too many samples."""
     solution = done.estimator.solution_
     if solution is None or max(solution.problem.cost.shape) > report.MOST_SAMPLES:
@@ -164,7 +151,7 @@ def _samples(
     )
 
 
-def _pictures(done: Adapted) -> dict[str, Drawn]:
+def _pictures(done: Adaptation) -> dict[str, Drawn]:
     """By sample and by class; predicted classes stand in for true ones."""
     solution = done.estimator.solution_
     if solution is None:

@@ -1,15 +1,14 @@
-"""What a benchmark consists of: cells, one for every task, seed and method."""
+"""A benchmark is a study: a grid of cells, one for every task, seed and method."""
 
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from adaptive_ot.workbench.records import differences
-
 ARROW = " -> "  # between the source and the target of a task
-MOST_SEEDS = 100_000  # nobody has the time for more
+MOST_SEEDS = 100_000  # against mistakes in a file
 
 
 class Cell(NamedTuple):
@@ -25,7 +24,7 @@ class Cell(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a cell: numbers, or the reason why there are none."""
+    """The numbers of a cell, or the error that kept it from having some."""
 
     cell: Cell
     numbers: dict[str, float] | None
@@ -34,6 +33,21 @@ class Outcome(NamedTuple):
     def record(self) -> dict[str, Any]:
         """As plain names and values."""
         return self.cell._asdict() | ({"error": self.error} if self.numbers is None else {"numbers": self.numbers})
+
+    @classmethod
+    def of(cls, record: dict[str, Any]) -> Outcome | None:
+        """From `record`; None if it is not the record of an outcome."""
+        try:
+            group, task, method, seed = (record[field] for field in Cell._fields)
+            cell = Cell(str(group), str(task), str(method), seed)
+            if type(seed) is not int:
+                return None
+            if "error" in record:
+                return cls(cell, None, str(record["error"]))
+            numbers = record["numbers"]
+            return cls(cell, numbers) if numbers and all(map(math.isfinite, numbers.values())) else None
+        except (TypeError, KeyError, AttributeError, OverflowError):
+            return None
 
 
 class Part(NamedTuple):
@@ -44,7 +58,7 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class Study:
     """All cells, and everything else that their numbers depend on.
 
     Parameters
@@ -60,14 +74,10 @@ class Plan:
 
     Examples
     --------
-    >>> plan = Plan((("digits", "mnist -> usps"),), ("one", "other"), seeds=2, settings={"samples": 100})
-    >>> len(plan.cells)
+    >>> study = Study((("digits", "mnist -> usps"),), ("one", "other"), seeds=2, settings={"samples": 100})
+    >>> len(study.cells)
     4
-    >>> plan.differences(plan.record() | {"seeds": 3})
-    ['seeds 3, not 2']
-    >>> plan.differences(plan.record() | {"samples": 50, "drop": 1})
-    ['samples 50, not 100', 'drop 1, not None']
-    >>> part = Plan(plan.tasks, plan.methods, (3, 5), {}, only={"other": Part(plan.tasks, (5,))})
+    >>> part = Study(study.tasks, study.methods, (3, 5), {}, only={"other": Part(study.tasks, (5,))})
     >>> [(cell.seed, cell.method) for cell in part.cells]
     [(3, 'one'), (5, 'one'), (5, 'other')]
     """
@@ -102,8 +112,8 @@ class Plan:
         return json.loads(json.dumps(given))
 
     @classmethod
-    def of(cls, record: dict[str, Any]) -> Plan:
-        """From `record`, which anybody may have changed: a ValueError, TypeError or KeyError says what is wrong."""
+    def of(cls, record: dict[str, Any]) -> Study:
+        """From `record`, which may have been edited: a ValueError, TypeError or KeyError says what is wrong."""
         given = dict(record)
         tasks, methods, seeds = _tasks(given.pop("tasks")), given.pop("methods"), given.pop("seeds")
         if not (isinstance(methods, list) and all(isinstance(method, str) for method in methods)):
@@ -111,15 +121,11 @@ class Plan:
         only = {
             method: Part(_tasks(part["tasks"]), tuple(part["seeds"])) for method, part in given.pop("only", {}).items()
         }
-        plan = cls(tasks, tuple(methods), seeds if type(seeds) is int else tuple(seeds), given, only)
+        study = cls(tasks, tuple(methods), seeds if type(seeds) is int else tuple(seeds), given, only)
         few = len(seeds) if isinstance(seeds, list) else seeds
-        if not 0 < few <= MOST_SEEDS or not all(type(seed) is int for seed in plan.all_seeds):
+        if not 0 < few <= MOST_SEEDS or not all(type(seed) is int for seed in study.all_seeds):
             raise ValueError(f"'seeds' that are not at most {MOST_SEEDS} whole numbers")
-        return plan
-
-    def differences(self, other: dict[str, Any]) -> list[str]:
-        """What another record says otherwise, by name."""
-        return differences(self.record(), other)
+        return study
 
 
 def _tasks(given: Any) -> tuple[tuple[str, str], ...]:

@@ -19,18 +19,18 @@ from adaptive_ot.workbench.report.matches import VALUES_SHOWN, match_of
 from adaptive_ot.workbench.report.pictures import Drawn, drawn
 from adaptive_ot.workbench.report.record import SOLVE, write_record
 
-# More points are one blot.
+# More points would be one blot.
 MOST_POINTS = 20_000
 
 
-def report(
+def write(
     folder: Path,
     solution: Solution,
     summary: Mapping[str, Any],
     configuration: Mapping[str, Any],
     trace: Sequence[Progress],
 ) -> list[str]:
-    """Write everything into a directory, in the place of an older report; the paths of the files."""
+    """Write the report into a directory, in place of an older one; the paths of its files, the page last."""
     about = {**summary, "configuration": configuration, "environment": environment()}
     names = write_record("--report", folder, SOLVE, about, _match(solution), _pictures(solution, trace))
     write_report(folder)
@@ -67,7 +67,7 @@ def _pictures(solution: Solution, trace: Sequence[Progress]) -> dict[str, Drawn]
 
 
 def _known(solution: Solution, trace: Sequence[Progress]) -> list[Progress]:
-    """Steps of which something was proved; an exact solve does not report its last."""
+    """Steps with a proved bound; an exact solve does not report its last."""
     if any(now.epsilon is not None for now in trace):
         return [now for now in trace if math.isfinite(now.error)]
     end = [trace[-1]._replace(iterations=solution.iterations, gap=solution.gap)] if trace else []

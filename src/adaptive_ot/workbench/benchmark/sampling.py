@@ -1,4 +1,4 @@
-"""What one seed makes of two domains: samples of both, classes missing in the target, outliers among it."""
+"""Samples of two domains by a seed, with classes missing in the target and outliers in it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import NamedTuple
 import numpy as np
 
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.benchmark.domains import Dataset, Domain
+from adaptive_ot.workbench.benchmark.domains import Dataset
+from adaptive_ot.workbench.feature_files import Features
 
 
-class Draw(NamedTuple):
+class DomainPair(NamedTuple):
     """Rows of unit norm, the class of every row, and which rows of the target are outliers."""
 
     x_source: np.ndarray
@@ -28,9 +29,9 @@ class Draw(NamedTuple):
         return float(sum(map(min, shares)))
 
 
-def draw(
+def sample_pair(
     dataset: Dataset, source: str, target: str, *, seed: int, samples: int, drop: int = 0, outliers: float = 0.0
-) -> Draw:
+) -> DomainPair:
     """At most `samples` rows of both domains, a function of the seed and the names of the domains alone.
 
     Parameters
@@ -38,7 +39,7 @@ def draw(
     dataset, source, target
         Two domains of a dataset.
     seed
-        Of everything that is random.
+        The seed of everything random.
     samples
         Rows to draw, without replacement.
     drop
@@ -59,19 +60,20 @@ def draw(
     strange = x_target[origin, np.arange(x_target.shape[1])]
     x_target[replaced] = strange
     outlier = np.isin(np.arange(size), replaced)
-    return Draw(_unit(x_source), y_source, _unit(x_target), y_target, outlier)
+    return DomainPair(_unit(x_source), y_source, _unit(x_target), y_target, outlier)
 
 
 def generator(seed: int, *words: str) -> np.random.Generator:
-    """Random numbers that depend on nothing but the seed and the words."""
+    """Random numbers that depend on the seed and the words alone."""
     digest = hashlib.sha256("\0".join(words).encode("utf-8", "surrogateescape")).digest()
     return np.random.default_rng([seed, int.from_bytes(digest[:8], "big")])
 
 
-def _rows(domain: Domain, seed: int, name: str, samples: int, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    order = generator(seed, name).permutation(len(domain.y))
-    chosen = order[np.isin(domain.y[order], classes)][:samples]
-    return domain.x[chosen].astype(np.float64), domain.y[chosen]
+def _rows(domain: Features, seed: int, name: str, samples: int, classes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    y = np.asarray(domain.y)
+    order = generator(seed, name).permutation(len(y))
+    chosen = order[np.isin(y[order], classes)][:samples]
+    return domain.x[chosen].astype(np.float64), y[chosen]
 
 
 def _unit(x: np.ndarray) -> np.ndarray:
