@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
 import pytest
@@ -73,10 +72,9 @@ def test_points(dtype, kind):
         cost, scale = problems.joint_matrix(*precise), 1.0
     else:
         given, again = (aot.DistanceCost(x, z, reach=1.5) for x, z in (clouds[:2], [c.numpy() for c in clouds[:2]]))
-        cost, scale = problems.distance_matrix(*precise[:2], 1.5), 1.5**2
-    solution, kind = aot.solve(given, mu, nu), numpy_type(dtype)
-    options: dict[str, Any] = {"library": "torch", "sparse_plan": True, "cost_scale": scale}
-    check_solution(solution, cost, mu.numpy(), nu.numpy(), dtype=kind, **options)
+        cost, scale = problems.distance_matrix(precise[0], precise[1], 1.5), 1.5**2
+    solution, options = aot.solve(given, mu, nu), {"library": "torch", "sparse_plan": True, "cost_scale": scale}
+    check_solution(solution, cost, mu.numpy(), nu.numpy(), dtype=numpy_type(dtype), **options)
     assert solution.plan.layout == torch.sparse_coo
     assert solution.plan.is_coalesced()
     assert_same_as_numpy(solution, aot.solve(again, mu.numpy(), nu.numpy()))

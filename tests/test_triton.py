@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 import warnings
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot.batch import ProblemBatch
 from adaptive_ot.entropic.batch import plan_on_gpu, solve_on_gpu
 from budget import mostly_slow
+from problems import Instance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -29,22 +29,27 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 on_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="too slow for the interpreter; needs a GPU")
 
 
-def random_problem(n, m, seed, forbidden=0.0, target_total=0.8, **changes):
-    """Cost and weights; entries of `changes` are indices of rows and columns."""
+def random_problem(
+    n, m, seed, forbidden=0.0, target_total=0.8, without_weight=([], []), without_pairs=([], []), towards_nothing=()
+):
+    """Cost and weights; some rows and columns may have no weight, no allowed pair, or only partners without weight."""
     rng = np.random.default_rng(seed)
     cost, mu, nu = rng.normal(size=(n, m)), rng.random(n) + 0.1, rng.random(m) + 0.1
     cost[rng.random((n, m)) < forbidden] = np.inf
-    rows, columns = changes.get("without_weight", ([], []))
     mu, nu = mu / mu.sum(), target_total * nu / nu.sum()
-    mu[rows], nu[columns] = 0, 0
-    rows, columns = changes.get("without_pairs", ([], []))
-    cost[rows], cost[:, columns] = np.inf, np.inf
-    cost[np.ix_(changes.get("towards_nothing", []), np.flatnonzero(nu))] = np.inf
-    return cost, mu, nu
+    mu[without_weight[0]], nu[without_weight[1]] = 0, 0
+    cost[without_pairs[0]], cost[:, without_pairs[1]] = np.inf, np.inf
+    for i in towards_nothing:
+        cost[i, nu > 0] = np.inf
+    return Instance(cost, mu, nu)
 
 
-EMPTY: dict[str, Any] = {"without_weight": ([0, -1], [1, 2])}
-PROBLEMS: dict[str, Any] = {
+def only_positive(problem):
+    return problem._replace(cost=np.abs(problem.cost) + 0.1)
+
+
+EMPTY = [0, -1], [1, 2]
+PROBLEMS = {
     "1 x 1": random_problem(1, 1, 0),
     "1 x 7": random_problem(1, 7, 1),
     "9 x 1": random_problem(9, 1, 2),
@@ -53,9 +58,9 @@ PROBLEMS: dict[str, Any] = {
     "11 x 33": random_problem(11, 33, 5),
     "some forbidden": random_problem(14, 18, 6, forbidden=0.3),
     "nothing allowed": random_problem(12, 10, 7, forbidden=0.4, without_pairs=([1, 2], [1])),
-    "without weight": random_problem(13, 9, 8, **EMPTY),
-    "only towards nothing": random_problem(10, 12, 9, towards_nothing=[2], **EMPTY),
-    "only positive": [np.abs(part) + 0.1 * (part.ndim == 2) for part in random_problem(12, 17, 10)],
+    "without weight": random_problem(13, 9, 8, without_weight=EMPTY),
+    "only towards nothing": random_problem(10, 12, 9, without_weight=EMPTY, towards_nothing=[2]),
+    "only positive": only_positive(random_problem(12, 17, 10)),
 }
 LARGE = {f"{n} x {m}": random_problem(n, m, n + m) for n, m in [(72, 72), (128, 128), (100, 60), (33, 128)]}
 
