@@ -269,6 +269,15 @@ def test_transforms_that_are_refused(function):
             transform(costs[0])
 
 
+def test_a_robust_value_has_no_second_derivative():
+    cost = torch.randn(4, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    of = lambda cost: transport_value(cost, marginals=aot.ChiSquareBall(0.2))  # noqa: E731
+    with pytest.raises(aot.InvalidInput, match="entropic form"):
+        torch.func.jacrev(torch.func.jacrev(of))(cost)
+    with pytest.raises(aot.InvalidInput, match="same on both sides"):
+        transport_value(cost, marginals=(aot.AtMost(), aot.Equal()))
+
+
 @pytest.mark.filterwarnings("ignore")  # of the compiler
 @pytest.mark.parametrize("function", [transport_value, transport_plan])
 def test_compiled_around(function):

@@ -124,3 +124,13 @@ def test_an_allowance_is_a_positive_number(tmp_path, monkeypatch, given):
     monkeypatch.setenv("ADAPTIVE_OT_MAX_UNPACKED_GIB", given)
     with open(tmp_path / "plain.npz", "rb") as file, pytest.raises(aot.InvalidInput, match="MAX_UNPACKED_GIB"):
         open_archive(file)
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    target, link = tmp_path / "target.bin", tmp_path / "link.bin"
+    target.write_bytes(b"old")
+    link.symlink_to("target.bin")
+    write_atomically("output", link, lambda file: file.write(b"new"))
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.bin", "target.bin"]

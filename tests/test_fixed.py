@@ -13,9 +13,10 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
+from adaptive_ot.exact import columns
 from adaptive_ot.exact import parametric as _parametric
-from adaptive_ot.exact import pricing as _pricing
 from adaptive_ot.exact.limits import Limits
+from adaptive_ot.exact.pricing import BlockPricing
 from adaptive_ot.exact.solver import solve_exact
 from budget import mostly_slow
 from check import check_solution, solve_checked
@@ -31,8 +32,8 @@ def small_windows(monkeypatch):
     """Have the smallest problem go through listing windows, blocks, calls and column generation of many kinds."""
     limits = Limits(0, 0, 0, 0, 2, 3, 5000, 1, 5, 16, 2)
     monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
-    pricing_for = _pricing.pricing_for
-    monkeypatch.setattr(_pricing, "pricing_for", lambda cost, base=np.inf, _=None: pricing_for(cost, base, limits))
+    pricing_for = columns.pricing_for
+    monkeypatch.setattr(columns, "pricing_for", lambda cost, base=np.inf, _=None: pricing_for(cost, base, limits))
 
 
 def marginals_of(mass: float | None) -> aot.Equal | aot.FixedMass:
@@ -301,7 +302,7 @@ def calls(monkeypatch):
 
         monkeypatch.setattr(owner, name, call)
 
-    counted(_pricing.BlockPricing, "below")
+    counted(BlockPricing, "below")
     counted(_parametric, "raise_price")
     return counts
 

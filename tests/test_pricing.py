@@ -13,7 +13,7 @@ from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
-from adaptive_ot.exact import pricing as _pricing
+from adaptive_ot.exact.columns import pricing_for
 from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing
 from problems import stored
@@ -248,7 +248,7 @@ def test_listed_keeps_everything_when_there_is_little(kind):
     rng = np.random.default_rng(3)
     matrix = dense_matrix("plain", rng)
     f, g = potentials(kind, matrix, rng)
-    pricing = _pricing.pricing_for(ArrayCost(matrix), 0.0)
+    pricing = pricing_for(ArrayCost(matrix), 0.0)
     assert isinstance(pricing, ListedPricing)
     found = pricing.violated(f, g, 1, lambda _: None)
     reduced = np.where(matrix < 0, matrix - f[:, None] - g[None, :], 0.0)
@@ -259,7 +259,7 @@ def test_listed_keeps_everything_when_there_is_little(kind):
 
 def test_sparse_cost_lists_its_negative_pairs():
     matrix = sparse.coo_array(([-1.0, 2.0, -3.0, -4.0, 0.0], ([2, 0, 0, 2, 1], [1, 1, 0, 0, 1])), shape=(3, 2))
-    pricing = _pricing.pricing_for(SparseCost(matrix), 0.0)
+    pricing = pricing_for(SparseCost(matrix), 0.0)
     found = pricing.violated(np.zeros(3), np.zeros(2), 8, lambda _: None)
     assert found.rows.tolist() == [0, 2, 2]
     assert found.columns.tolist() == [0, 0, 1]
@@ -280,7 +280,7 @@ def test_other_questions(form, kind, limits):
         cost = SparseCost(stored(matrix)) if form == "sparse" else ArrayCost(matrix.astype(form))
     matrix = cost.block(0, 40).astype(float)
     f, g = potentials(kind, matrix, rng)
-    reduced, pricing = matrix - f[:, None] - g, _pricing.pricing_for(cost, limits=limits)
+    reduced, pricing = matrix - f[:, None] - g, pricing_for(cost, limits=limits)
     for limit in (-np.inf, -1e-9, 0.3, np.inf):
         expected = np.nonzero(reduced < limit)
         found = pricing.below(f, g, limit, expected[0].size)

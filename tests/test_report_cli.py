@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shlex
 import shutil
 import warnings
@@ -80,6 +81,17 @@ def refused(capfd, *arguments):
 
 
 # What they hold
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no such permissions")
+@pytest.mark.usefixtures("here", "undrawn")
+def test_a_report_that_is_replaced_keeps_its_permissions():
+    for _ in range(2):
+        assert main(["solve", "cost.npy", "--report", "private"]) == 0
+        for path in Path("private").iterdir():
+            path.chmod(0o600)
+    assert main(["solve", "cost.npy", "--report", "private"]) == 0
+    assert {path.stat().st_mode & 0o777 for path in Path("private").iterdir()} == {0o600}
 
 
 def test_a_solve(made):

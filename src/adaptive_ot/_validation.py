@@ -309,7 +309,8 @@ def mapping(name: str, given: Any) -> None:
 def tensor(name: str, value: Any) -> None:
     """Check that `value` is a dense floating-point torch tensor, as derivatives require."""
     if not is_torch_array(value) or is_sparse(value):
-        raise InvalidInput(name, "must be a dense torch tensor", describe(value), "Convert it with torch.as_tensor.")
+        remedy = "Call .to_dense()." if is_torch_array(value) else "Convert it with torch.as_tensor."
+        raise InvalidInput(name, "must be a dense torch tensor", describe(value), remedy)
     if not value.is_floating_point():
         raise InvalidInput(
             name, "must hold floating-point numbers", f"dtype {value.dtype}", "Call .float() or .double()."

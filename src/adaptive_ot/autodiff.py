@@ -210,3 +210,7 @@ class _Once(Function):
             "ChiSquareBall",
             "Use SoftKL with Entropic(epsilon), or detach the gradient.",
         )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: Any, *inputs: Any) -> Any:
+        _Once.backward(None)  # torch.func maps over derivatives only to differentiate again

@@ -68,8 +68,8 @@ def mass_path(
     Suggestion(adaptive=0.5, elbow=0.5)
     """
     # Numba takes half a second to import; only those who solve pay for it.
+    from adaptive_ot.exact.columns import pricing_for
     from adaptive_ot.exact.parametric import ParametricSimplex
-    from adaptive_ot.exact.pricing import pricing_for
     from adaptive_ot.exact.simplex import slack_tree
     from adaptive_ot.exact.weights import whole_weights
 
@@ -151,9 +151,9 @@ class MassPath:
 
     def solution_at(self, mass: float) -> Solution:
         """The solution of `FixedMass(mass)`, with its certificate; `status` says whether that holds."""
+        from adaptive_ot.exact.columns import pricing_for
         from adaptive_ot.exact.parametric import ParametricSimplex
         from adaptive_ot.exact.partial import flow_of, solution_of
-        from adaptive_ot.exact.pricing import pricing_for
 
         mass = self._checked(mass)
         problem = replace(self.problem, marginals=FixedMass(mass))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot._progress import Progress
 from adaptive_ot.exact.certificate import Exact, certified
-from adaptive_ot.exact.limits import Limits
-from adaptive_ot.exact.pricing import Violated, pricing_for
+from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing, Pricing, Violated
+from adaptive_ot.exact.scan import pairs_below
 from adaptive_ot.exact.simplex import NetworkSimplex, is_negative
 from adaptive_ot.exact.weights import NetworkWeights, fit, network_weights, whole_weights
 from adaptive_ot.marginals import Bound
@@ -21,6 +22,21 @@ from adaptive_ot.solution import Solution
 # How many pairs of lowest reduced cost are kept for every node in the first and in later rounds.
 FIRST_KEEP = 16
 LATER_KEEP = 8
+
+
+def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
+    """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
+    if cost.layout == "sparse":
+        return ListedPricing(cost, Pairs(*cost.pairs_below(base)), limits)
+    if base < np.inf and cost.shape[0] * cost.shape[1] <= limits.searched_entries:
+        pairs = Pairs(*pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs))
+        if pairs.rows.size <= limits.few_pairs:
+            return ListedPricing(cost, pairs, limits)
+    if cost.kind.on_gpu:
+        from adaptive_ot.exact.pricing_gpu import TorchPricing
+
+        return TorchPricing(cost, limits)
+    return PointPricing(cost, limits) if cost.layout == "points" else DensePricing(cost, limits)
 
 
 class Optimum(NamedTuple):

@@ -16,10 +16,10 @@ from adaptive_ot._jit import kernel
 from adaptive_ot._progress import Progress
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.exact.certificate import Exact, certified
-from adaptive_ot.exact.columns import find_optimum
+from adaptive_ot.exact.columns import find_optimum, pricing_for
 from adaptive_ot.exact.limits import LIMITS, Limits
 from adaptive_ot.exact.parametric import ParametricSimplex
-from adaptive_ot.exact.pricing import Pricing, pricing_for
+from adaptive_ot.exact.pricing import Pricing
 from adaptive_ot.exact.simplex import carrying_pairs, find_cycle, push, settled
 from adaptive_ot.exact.weights import NetworkWeights, fit
 from adaptive_ot.marginals import EQUAL

@@ -111,21 +111,6 @@ class Pricing(ABC):
         return float(np.quantile(reduced, min(1.0, count / max(1, pairs)))) if reduced.size else 1.0
 
 
-def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
-    """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
-    if cost.layout == "sparse":
-        return ListedPricing(cost, Pairs(*cost.pairs_below(base)), limits)
-    if base < np.inf and cost.shape[0] * cost.shape[1] <= limits.searched_entries:
-        pairs = Pairs(*_scan.pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs))
-        if pairs.rows.size <= limits.few_pairs:
-            return ListedPricing(cost, pairs, limits)
-    if cost.kind.on_gpu:
-        from adaptive_ot.exact.pricing_gpu import TorchPricing
-
-        return TorchPricing(cost, limits)
-    return PointPricing(cost, limits) if cost.layout == "points" else DensePricing(cost, limits)
-
-
 class ListedPricing(Pricing):
     """Pricing where the pairs that matter are few enough, or sparse by nature, to be listed: by row, then column."""
 

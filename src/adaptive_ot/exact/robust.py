@@ -16,10 +16,11 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot._progress import Progress
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.exact.certificate import Exact, allowed_gap, certified
+from adaptive_ot.exact.columns import pricing_for
 from adaptive_ot.exact.conic import RobustTransport, robust_transport
 from adaptive_ot.exact.limits import LIMITS, Limits
 from adaptive_ot.exact.partial import solve_prescribed
-from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing, pricing_for
+from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing
 from adaptive_ot.marginals import ChiSquareBall, Equal
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, marginal

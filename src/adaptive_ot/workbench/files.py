@@ -107,8 +107,10 @@ def make_directory(argument: str, path: Path) -> None:
 def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
     """Write beside `path`, then rename: whatever happens, `path` holds the whole new file or the whole old one.
 
-    A new file has the permissions of any new file, one that replaces another has those of the other.
+    A new file has the permissions of any new file, one that replaces another has those of the other. A link stays, and
+    the file that it points to is replaced.
     """
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # one of a killed process may lie there
     try:
         with accessible(f"{argument} '{path}'", "must be a place to write to"):

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.files import make_directory, one_with, trouble, write_atomically
+from adaptive_ot.workbench.files import accessible, make_directory, one_with, trouble, write_atomically
 from adaptive_ot.workbench.report.contents import Match
 from adaptive_ot.workbench.report.fields import Fields, read_fields
 from adaptive_ot.workbench.report.matches import read_match, write_match
@@ -104,8 +104,11 @@ def write_record(
     older = _files_of(folder) or frozenset()
     write_summary(complete=False, report=sorted({*names, *older}))
     for name in older - {SUMMARY}:
-        with trouble(f"{option} '{folder / name}'", "must not stay from an older report"):
-            (folder / name).unlink(missing_ok=True)
+        with accessible(f"{option} '{folder / name}'", "must not stay from an older report"):
+            if name not in names:
+                (folder / name).unlink(missing_ok=True)
+            elif name == PAGE and (folder / PAGE).is_file():
+                (folder / PAGE).write_bytes(b"")  # the new page takes its place, with the same permissions
     for name, write in writers.items():
         write_atomically(option, folder / name, write)
     kept = None if match is None else len(match.mass)
