@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 
 import adaptive_ot as aot
 import problems
-from adaptive_ot.exact import columns
+from adaptive_ot.exact import columns, robust  # noqa: F401  robust is imported before `pricing_for` is patched
 from adaptive_ot.exact import parametric as _parametric
 from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.pricing import BlockPricing
@@ -32,8 +32,8 @@ def small_windows(monkeypatch):
     """Have the smallest problem go through listing windows, blocks, calls and column generation of many kinds."""
     limits = Limits(0, 0, 0, 0, 2, 3, 5000, 1, 5, 16, 2)
     monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
-    pricing_for = columns.pricing_for
-    monkeypatch.setattr(columns, "pricing_for", lambda cost, base=np.inf, _=None: pricing_for(cost, base, limits))
+    small = partial(columns.pricing_for, limits=limits)
+    monkeypatch.setattr(columns, "pricing_for", lambda cost, base=np.inf, *_: small(cost, base))
 
 
 def marginals_of(mass: float | None) -> aot.Equal | aot.FixedMass:
