@@ -57,7 +57,7 @@ class Model(NamedTuple):
     @property
     def fixed(self) -> bool:
         """Whether the mass is prescribed beside the weights."""
-        return self.bounded and self.marginals.exact_method == "prescribed"
+        return self.bounded and self.marginals.prescribes_mass
 
     def has_dummies(self, mu: torch.Tensor, nu: torch.Tensor) -> bool:
         """Whether the entropy is that of a problem with dummies, and something is left to them."""

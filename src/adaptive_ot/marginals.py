@@ -82,7 +82,7 @@ class Side:
             return _sum(weights * potential)
         if not weights.any():
             return 0.0
-        with np.errstate(over="ignore"):  # hopeless potentials prove nothing, -inf
+        with np.errstate(over="ignore"):  # the bound of potentials that are far off is -inf
             grown = float(np.expm1(_log_mean_exp(weights, -potential / self.tau)))
         return -self.tau * _sum(weights) * (grown + ROUNDING * abs(grown))
 
@@ -104,16 +104,24 @@ AT_MOST, EQUAL = Side(bounded=True), Side()
 class Marginals:
     """What a model asks of the row sums r and column sums c of a plan, given weights mu and nu.
 
-    A subclass declares its `title` and its `sides`. The exact engine solves ``"adaptive"`` models, whose mass is free,
-    ``"prescribed"`` ones, which move the mass `prescribed`, and ``"robust"`` ones. The entropic engine solves every
-    model with two sides. A model that an engine cannot solve says why (`no_exact_form`, `no_entropic_form`).
+    A subclass declares its `title` and its `sides`; that is enough for both engines. A model that an engine cannot
+    solve says why (`no_exact_form`, `no_entropic_form`).
     """
 
     title: str
     sides: tuple[Side, Side]
-    exact_method: Literal["adaptive", "prescribed", "robust"] = "adaptive"
     no_exact_form: Refusal | None = None
     no_entropic_form: Refusal | None = None
+
+    @property
+    def prescribes_mass(self) -> bool:
+        """Whether the mass that moves is known beforehand: where a side without slack must be met."""
+        return EQUAL in self.sides and not any(side.soft for side in self.sides)
+
+    @property
+    def exact_method(self) -> Literal["adaptive", "prescribed", "robust"]:
+        """The method of the exact engine."""
+        return "prescribed" if self.prescribes_mass else "adaptive"
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         """The weights (of one problem, or a row for each of many) as the model takes them, if they fit it."""
@@ -121,7 +129,7 @@ class Marginals:
 
     def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
         """The mass that must move, for models that prescribe it."""
-        return float(mu.sum())
+        return float((mu if self.sides[0] == EQUAL else nu).sum())
 
     def most_mass(self, mu: np.ndarray, nu: np.ndarray) -> float:
         """The most mass that can move; infinite if the marginals may exceed the weights."""
@@ -180,7 +188,6 @@ class Equal(Marginals):
 
     title = "Balanced transport"
     sides = (EQUAL, EQUAL)
-    exact_method = "prescribed"
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         return _balanced(mu, nu, "Equal")
@@ -205,9 +212,12 @@ class FixedMass(Marginals):
 
     title = "Partial transport"
     sides = (AT_MOST, AT_MOST)
-    exact_method = "prescribed"
 
     mass: float
+
+    @property
+    def prescribes_mass(self) -> bool:
+        return True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mass", check.number("mass", self.mass, minimum=0.0))
@@ -280,7 +290,7 @@ class SoftKL(Marginals):
         if not min(totals) > 0:
             return Bound(self.tau * sum(totals), lowest)
         source, target = (_log_mean_exp(weights, -side / self.tau) for weights, side in ((mu, f), (nu, lowest)))
-        with np.errstate(over="ignore"):  # hopeless potentials prove nothing, -inf
+        with np.errstate(over="ignore"):  # the bound of potentials that are far off is -inf
             off = float(np.expm1(0.5 * (source + target)))
         apart = _sum(np.concatenate([mu, -nu])) ** 2 / (math.sqrt(totals[0]) + math.sqrt(totals[1])) ** 2
         moved = -2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off
@@ -309,7 +319,6 @@ class ChiSquareBall(Marginals):
 
     title = "Robust transport"
     sides = (EQUAL, EQUAL)  # of the best reweightings
-    exact_method = "robust"
     no_entropic_form = Refusal(
         "cannot be Entropic with ChiSquareBall: the ball ties all rows together, so there is no entropic step row "
         "by row",
@@ -320,6 +329,10 @@ class ChiSquareBall(Marginals):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rho", check.number("rho", self.rho, minimum=0.0))
+
+    @property
+    def exact_method(self) -> Literal["adaptive", "prescribed", "robust"]:
+        return "robust"
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         return _balanced(mu, nu, "ChiSquareBall")
@@ -378,7 +391,6 @@ class PerSide(Marginals):
         names = f"{type(self.source).__name__}, {type(self.target).__name__}"
         object.__setattr__(self, "sides", sides)
         object.__setattr__(self, "title", f"Semi-relaxed transport ({names})")
-        object.__setattr__(self, "exact_method", "adaptive" if sides == (AT_MOST, AT_MOST) else "prescribed")
         object.__setattr__(self, "no_exact_form", self.source.no_exact_form or self.target.no_exact_form)
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
@@ -389,9 +401,6 @@ class PerSide(Marginals):
         if self.sides == (AT_MOST, EQUAL):
             return mu, _fitting("target_weights", nu, mu)
         return mu, nu
-
-    def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
-        return float((mu if self.sides[0] == EQUAL else nu).sum())
 
 
 def as_marginals(given: Any) -> Marginals:

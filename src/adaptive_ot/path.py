@@ -153,7 +153,7 @@ class MassPath:
         """The solution of `FixedMass(mass)`, with its certificate; `status` says whether that holds."""
         from adaptive_ot.exact.columns import pricing_for
         from adaptive_ot.exact.parametric import ParametricSimplex
-        from adaptive_ot.exact.partial import flow_of, solution_of
+        from adaptive_ot.exact.prescribed import flow_of, solution_of
 
         mass = self._checked(mass)
         problem = replace(self.problem, marginals=FixedMass(mass))

@@ -134,9 +134,13 @@ class DenseTransport(Transport):
         return to_numpy(self.plan) @ matrix
 
 
-def violation_of(problem: Problem, transport: Transport, marginals: tuple[np.ndarray, np.ndarray]) -> float:
-    """By how much a plan with these marginals breaks the rules in the precision of the input."""
+def violation_of(
+    problem: Problem, transport: Transport, marginals: tuple[np.ndarray, np.ndarray], known: float | None = None
+) -> float:
+    """By how much a plan with these marginals breaks the rules in the precision of the input; `known` in float64."""
     dtype = problem.cost.kind.dtype
+    if known is not None and dtype == np.float64:
+        return known
     sums = marginals if dtype == np.float64 else transport.marginals(dtype)
     return problem.marginals.violation(problem.source_weights, problem.target_weights, *sums)
 
@@ -223,6 +227,7 @@ class Solution:
         status: Status,
         iterations: int,
         gap: float | None = None,
+        violation: float | None = None,
         regularised_value: float | None = None,
         target_potential: np.ndarray | None = None,
         price: float | None = None,
@@ -246,7 +251,7 @@ class Solution:
             active_source=present(rows > active_share * problem.source_weights),
             active_target=present(columns > active_share * problem.target_weights),
             gap=max(0.0, value - bound.value) if gap is None else gap,
-            violation=violation_of(problem, transport, marginals),
+            violation=violation_of(problem, transport, marginals, violation),
             status=status,
             iterations=iterations,
             price=bound.price if price is None else price,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypedDict, Unpack, overload
 
 from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
-from adaptive_ot.costs import as_cost
+from adaptive_ot.costs import PointCost, as_cost
 from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch
 from adaptive_ot.entropic.solver import Entropic, solve_entropic
 from adaptive_ot.errors import InvalidInput, NotConverged
@@ -18,6 +18,33 @@ from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 
 
+class Options(TypedDict, total=False):
+    """The keywords of `solve`."""
+
+    marginals: Marginals | tuple[Marginals, Marginals] | None
+    solver: Exact | Entropic | None
+    progress: Callable[[Progress], None] | None
+    raise_if_not_converged: bool
+
+
+@overload
+def solve(
+    cost: PointCost | Sequence[Sequence[float]],
+    source_weights: Any = None,
+    target_weights: Any = None,
+    **options: Unpack[Options],
+) -> Solution: ...
+@overload
+def solve(
+    cost: Sequence[Sequence[Sequence[float]]],
+    source_weights: Any = None,
+    target_weights: Any = None,
+    **options: Unpack[Options],
+) -> SolutionBatch: ...
+@overload
+def solve(
+    cost: Any, source_weights: Any = None, target_weights: Any = None, **options: Unpack[Options]
+) -> Any: ...  # the type of an array does not tell its dimensions
 def solve(
     cost: Any,
     source_weights: Any = None,
@@ -27,7 +54,7 @@ def solve(
     solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
-) -> Any:  # a union would have every caller check which one it got
+) -> Any:
     """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
 
     Parameters

@@ -67,9 +67,10 @@ class Point(NamedTuple):
     The Hessian is  -(diag(c) - G^T D G - S^T S),  where the rows of S, `spill`, are what moves together beside the rows
     of the plan: the dummy source, and what the price moves.
 
-    `due` is what the columns must sum to; `price` is part of the potentials in `at`, but not of the rows: that of mass,
-    or what was added to all of `gamma` to centre them. `error` is what all free columns are off by, relative to the
-    target weight or the mass to move; `factor` the logarithm of what any one of them is off by.
+    `due` is what the columns must sum to. `price` is the price of mass, or the constant that was added to all of
+    `gamma` to centre them: `at` keeps the scalings from before, so the row potentials are `at.potential - price`.
+    `error` is what all free columns are off by, relative to the target weight or the mass to move; `factor` the
+    logarithm of what any one of them is off by.
     """
 
     gamma: np.ndarray
@@ -103,7 +104,7 @@ class Ascent(NamedTuple):
 
 @register_jitable
 def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
-    """The potential of the dummy source, and what it sends to every target; nothing to its like if mass is fixed."""
+    """The potential of the dummy source and its row of the plan, without the dummy target if mass is fixed."""
     dummy = -np.inf if dual.amount > 0 else dual.rule.dummy
     highest = max(dummy, np.max(h))
     log_sum = highest + math.log(np.sum(np.exp(h - highest)) + math.exp(dummy - highest))
@@ -154,7 +155,7 @@ def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.
 
 @register_jitable
 def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
-    """Rows at the best constant to add to all of `gamma`, where both sides are due the same; what it moves; it."""
+    """Rows at the constant for all of `gamma` that makes both sides due the same; its spill; the constant."""
     of_rows, softness = dual.rule.softness, dual.softness
     share = of_rows / (1 + of_rows)  # of the constant, the rows take the rest back
     missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, of_rows)
@@ -309,9 +310,8 @@ def climb(
             point = trial
             steps += 1
         elif damping < constants.MOST_DAMPING:
-            least = (
-                least / constants.LESS_DAMPING**3 if damping == 0 else least
-            )  # what hardly bends needs some, but very little
+            if damping == 0:  # where the dual hardly bends, a step needs very little damping
+                least = least / constants.LESS_DAMPING**3
             damping = max(constants.MORE_DAMPING * damping, constants.FIRST_DAMPING)
             moved = np.max(np.abs(trial.at.h - point.at.h))  # by what all have in common, too
             if longest > constants.LONGEST_STEP or moved > 1.1 * constants.LONGEST_STEP:
@@ -345,9 +345,9 @@ def ascend(
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
-    How large, `size` tells, that of the potentials. From one level to the next these are extrapolated: towards zero
-    they become linear in epsilon. `climb` is the function above, or its compiled form. `direct` says that Newton's
-    equations are few enough to be solved directly from the start.
+    `size`, the scale of the potentials, decides how large. From one level to the next potentials are extrapolated:
+    towards zero they become linear in epsilon. `climb` is the function above, or its compiled form. `direct` says that
+    Newton's equations are few enough to be solved directly from the start.
     """
     level, factor = max(epsilon, constants.FIRST_SHARE * size), constants.FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)

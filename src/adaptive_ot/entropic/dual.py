@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Weights below this part of the largest count as zero: their reciprocals would be infinite.
 MINUTE = 1e-250
 
-# A potential that is higher than any: of a point that no allowed pair reaches, or that no cap holds.
+# Stands for an infinite potential: of a point that no allowed pair reaches, or of one without a cap.
 FAR = -NOTHING
 
 # Less than this part of the mass to move is missing only by rounding.
@@ -47,11 +47,14 @@ class Task(NamedTuple):
 def task_of(problem: Problem, movable: Movable) -> Task:
     """The points that take part; raises `Infeasible` if forbidden pairs leave no plan."""
     marginals, mu, nu = problem.marginals, problem.source_weights, problem.target_weights
-    (source, target), most, pairs = marginals.sides, problem.most_mass, problem.cost.allowed_pairs()
+    (source, target), most = marginals.sides, problem.most_mass
+    if not marginals.prescribes_mass and source.bounded and target.bounded:
+        return Task(mu, nu, 0.0, most)
+    pairs = problem.cost.allowed_pairs()
     if pairs is not None:  # a point that cannot be reached has no part in the plan
         mu = np.where(pairs @ (nu > 0) > 0, mu, 0.0) if source.soft else mu
         nu = np.where(pairs.T @ (mu > 0) > 0, nu, 0.0) if target.soft else nu
-    if marginals.exact_method != "prescribed" or source.soft or target.soft:
+    if not marginals.prescribes_mass:
         return Task(mu, nu, 0.0, most)
     amount = problem.prescribed_mass
     if pairs is not None and amount > 0:
@@ -117,8 +120,8 @@ def log_weights(weights: np.ndarray) -> np.ndarray:
 def first_size(problem: Problem) -> float:
     """The size of the potentials: where the ascent starts."""
     sides, costs = problem.marginals.sides, problem.cost.sample()
-    lowest = lowest_cost(problem.cost)
-    if problem.marginals.exact_method == "adaptive" and all(side.bounded for side in sides):
+    lowest = float(costs.min()) if math.prod(costs.shape) else 0.0
+    if not problem.marginals.prescribes_mass and all(side.bounded for side in sides):
         return max(0.0, -lowest)
     highest = float(costs[costs < math.inf].max())
     if any(side.soft for side in sides):  # what cannot move costs tau

@@ -64,7 +64,7 @@ class RowRule(NamedTuple):
 
     def potential(self, log_sum: np.ndarray, rows: slice) -> np.ndarray:
         """The maximising potential of some rows."""
-        with np.errstate(invalid="ignore"):  # of nothing and nothing
+        with np.errstate(invalid="ignore"):  # log(0 + 0)
             both = np.logaddexp(log_sum, self.dummy)
         return np.minimum(self.cap, (self.total[rows] - both) / (1 + self.softness))
 
@@ -80,10 +80,6 @@ class Balanced(NamedTuple):
     row_sums: np.ndarray
     potential: np.ndarray
     columns: np.ndarray
-
-    def rows(self, rule: RowRule) -> np.ndarray:
-        """The row sums of the plan."""
-        return np.exp(self.potential + rule.reference + self.row_sums)
 
 
 class Equations(NamedTuple):

@@ -2,8 +2,9 @@
 
 This is `ascent`, and `certify` of the entropic solver, in a second text with the same constants and tests; see there
 for the mathematics. Triton compiles neither NumPy's functions nor early returns, and only one loop with one place that
-makes P leaves P in registers, where conjugate gradients read nothing from memory. The two differ only where conjugate
-gradients take long: here they go on; a direct solve would need more registers than there are. Launches and host
+makes P leaves P in registers, where conjugate gradients read nothing from memory. The two texts differ in safeguards:
+here conjugate gradients go on where they take long (a direct solve would need more registers than there are), no step
+exceeds `LONGEST_OF_ALL`, damping has a fixed least value, and weights are not cut off. Launches and host
 synchronisation would cost more than the arithmetic of problems this small. All arithmetic is in float64, whatever the
 type of the costs.
 

@@ -33,8 +33,9 @@ class Exact:
     ----------
     tolerance
         How large the certified gap may be, relative to the terms whose difference it is, without signs:
-        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice the value. What rounding
-        can do comes on top: 1e-13 of the largest potentials for every unit of mass.
+        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice the value without sign.
+        Rounding may add 1e-13 of the largest potentials for every unit of mass. A gap above a thousandth of <|C|, G>
+        must also be below the tolerance times an ordinary cost (the lower quartile of |C|) for every unit of mass.
     max_pivots
         Give up after this many simplex pivots; by default 1000 for every point, which no real problem comes near.
     """
@@ -48,7 +49,7 @@ class Exact:
             check.whole_number("max_pivots", self.max_pivots, minimum=0)
 
     def pivot_limit(self, points: int) -> int:
-        """After how many pivots to give up on a problem of so many points."""
+        """After how many pivots to give up on a problem of this many points."""
         return 1000 * points if self.max_pivots is None else self.max_pivots
 
 
@@ -91,9 +92,12 @@ def certified(
     rows, columns, mass = support
     value = float(costs @ mass)
     gap = max(0.0, value - bound.value)
-    allowed, rounding = allowed_gap(problem, solver, costs, mass, source_potential, bound)
-    if rounding > allowed:  # the bound proves no more than this
-        gap = max(gap, rounding)
+    allowed = solver.tolerance * abs(value)
+    # Adaptive potentials have one sign, so that a small gap needs no closer look.
+    if gap > allowed or problem.marginals.prescribes_mass:
+        allowed, rounding = allowed_gap(problem, solver, costs, mass, source_potential, bound)
+        if rounding > allowed:  # below its own rounding error, a bound proves nothing
+            gap = max(gap, rounding)
     marginals = marginal(rows, mass, mu.size), marginal(columns, mass, nu.size)
     violation = problem.marginals.violation(mu, nu, *marginals)
     if not within_limit:
@@ -104,5 +108,14 @@ def certified(
         status = Status.OPTIMAL
     transport = ListedTransport(problem.cost.shape, support)
     return Solution.certified(
-        problem, transport, marginals, source_potential, bound, value=value, gap=gap, status=status, iterations=pivots
+        problem,
+        transport,
+        marginals,
+        source_potential,
+        bound,
+        value=value,
+        gap=gap,
+        violation=violation,
+        status=status,
+        iterations=pivots,
     )

@@ -25,7 +25,10 @@ LATER_KEEP = 8
 
 
 def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
-    """The pricing that suits a cost, where only pairs of a cost below `base` matter."""
+    """The pricing that suits a cost, where only pairs of a cost below `base` matter.
+
+    Potentials relative to the base are at most 0, so dearer pairs cannot be violated.
+    """
     if cost.layout == "sparse":
         return ListedPricing(cost, Pairs(*cost.pairs_below(base)), limits)
     if base < np.inf and cost.shape[0] * cost.shape[1] <= limits.searched_entries:

@@ -19,7 +19,7 @@ from adaptive_ot.exact.certificate import Exact, allowed_gap, certified
 from adaptive_ot.exact.columns import pricing_for
 from adaptive_ot.exact.conic import RobustTransport, robust_transport
 from adaptive_ot.exact.limits import LIMITS, Limits
-from adaptive_ot.exact.partial import solve_prescribed
+from adaptive_ot.exact.prescribed import solve_prescribed
 from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing
 from adaptive_ot.marginals import ChiSquareBall, Equal
 from adaptive_ot.problem import Problem
@@ -32,10 +32,10 @@ LISTED_PER_POINT = 12
 # Pairs are added until the gap is this part of the one that is allowed.
 PART = 0.1
 
-# A smaller ball is its centre, as far as the tolerance can tell.
+# A smaller ball cannot be told from its centre within the tolerance.
 SMALLEST_BALL = 1e-18
 
-# A point that keeps less than this part of its weight was dropped: the method only tends to zero.
+# A point that keeps less than this part of its weight counts as dropped: an interior-point method only approaches zero.
 ACTIVE_SHARE = 1e-6
 
 
@@ -47,11 +47,11 @@ def solve_robust(
     problem.cost.check_highest()
     rho = problem.marginals.rho
     mu, nu = problem.source_weights, problem.target_weights
-    near, balanced = pricing_for(problem.cost, limits=limits), replace(problem, marginals=Equal())
+    pricing, balanced = pricing_for(problem.cost, limits=limits), replace(problem, marginals=Equal())
     if rho <= SMALLEST_BALL or not mu.sum() > 0:
-        return replace(solve_prescribed(balanced, solver, report), problem=problem)
-    pairs = first_pairs(near, balanced, solver, report)
-    cheapest, _ = near.minima(np.zeros(mu.size))
+        return replace(solve_prescribed(balanced, solver, report, limits), problem=problem)
+    pairs = first_pairs(pricing, balanced, solver, report)
+    cheapest, _ = pricing.minima(np.zeros(mu.size))
     steps = 0
     while True:
         found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
@@ -59,10 +59,10 @@ def solve_robust(
         # Sources without weight must not be in the way of the others.
         harmless = cheapest - found.target_potential.max()
         f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
-        bound = problem.marginals.bound(mu, nu, f, near.minima(f)[1])
+        bound = problem.marginals.bound(mu, nu, f, pricing.minima(f)[1])
         allowed, _ = allowed_gap(problem, solver, pairs.costs, found.mass, f, bound)
         done = float(pairs.costs @ found.mass) - bound.value <= PART * allowed
-        missing = None if done and not found.infeasible else violated(near, pairs, found)
+        missing = None if done and not found.infeasible else with_violated(pricing, pairs, found)
         if missing is None:
             break
         pairs = missing
@@ -71,7 +71,8 @@ def solve_robust(
     r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
     if not found.mass.any():  # it gave up before it had any plan; the centres of the balls are feasible
         r, c = mu, nu
-    plan = solve_prescribed(replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum())), solver, report)
+    between = replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum()))
+    plan = solve_prescribed(between, solver, report, limits)
     costs = problem.cost.entries(*plan.support[:2])
     within_limit = plan.status is not Status.PIVOT_LIMIT
     solution = certified(problem, solver, plan.support, costs, f, bound, within_limit, steps + plan.iterations)
@@ -82,32 +83,32 @@ def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
     report(Progress("interior", 0, None, steps, 0, gap))
 
 
-def first_pairs(near: Pricing, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
+def first_pairs(pricing: Pricing, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
     """All pairs, or those that are cheapest next to the potentials of balanced transport, its plan among them."""
-    n, m = near.shape
+    n, m = pricing.shape
     everything = np.zeros(n), np.zeros(m), np.inf, n * m
-    listed = near.below(*everything) if isinstance(near, ListedPricing) or n * m <= ALL_LISTED else None
+    listed = pricing.below(*everything) if isinstance(pricing, ListedPricing) or n * m <= ALL_LISTED else None
     if listed and listed.rows.size <= ALL_LISTED:
         return listed
     try:
-        plan = solve_prescribed(balanced, solver, report)
+        plan = solve_prescribed(balanced, solver, report, pricing.limits)
     except Infeasible:  # no plan at the centres of the balls, perhaps one elsewhere
-        return near.below(*everything) or Pairs(*np.zeros((3, 0), np.int64))
+        return pricing.below(*everything) or Pairs(*np.zeros((3, 0), np.int64))
     f, g = to_numpy(plan.source_potential), to_numpy(plan.target_potential)
     most = LISTED_PER_POINT * (n + m)
-    width = near.quantile(f, g, most)
-    while (listed := near.below(f, g, width, 4 * most)) is None:
+    width = pricing.quantile(f, g, most)
+    while (listed := pricing.below(f, g, width, 4 * most)) is None:
         width /= 2
-    return joined(listed, Pairs(*plan.support[:2], near.cost.entries(*plan.support[:2])), m)
+    return joined(listed, Pairs(*plan.support[:2], pricing.cost.entries(*plan.support[:2])), m)
 
 
-def violated(near: Pricing, pairs: Pairs, found: RobustTransport) -> Pairs | None:
+def with_violated(pricing: Pricing, pairs: Pairs, found: RobustTransport) -> Pairs | None:
     """The pairs, with those that the potentials found violate; None if there are none."""
-    n, m = near.shape
+    n, m = pricing.shape
     if pairs.rows.size == n * m:
         return None
     most = LISTED_PER_POINT * (n + m)
-    while (more := near.below(found.source_potential, found.target_potential, 0.0, most)) is None:
+    while (more := pricing.below(found.source_potential, found.target_potential, 0.0, most)) is None:
         most *= 2
     together = joined(pairs, more, m)
     return together if together.rows.size > pairs.rows.size else None

@@ -21,7 +21,7 @@ def solve_exact(
     if problem.marginals.exact_method == "adaptive":
         from adaptive_ot.exact.columns import solve_adaptive as solve_by_method
     elif problem.marginals.exact_method == "prescribed":
-        from adaptive_ot.exact.partial import solve_prescribed as solve_by_method
+        from adaptive_ot.exact.prescribed import solve_prescribed as solve_by_method
     else:
         from adaptive_ot.exact.robust import solve_robust as solve_by_method
     return solve_by_method(problem, solver, report, limits)

@@ -54,7 +54,7 @@ def common_unit(mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
 
 @kernel
 def fill_rounded(mu, nu, rows, columns, complete, source, target, real):
-    """Multiples of a power of two, 2**-60 of the total that can be used, which is exact for integers; returns it."""
+    """Multiples of a power of two, 2**-60 of the usable total, which is exact for integers; returns this grain."""
     n, m = mu.size, nu.size
     most_source, most_target, integers = np.empty(n), np.empty(m), np.empty(n + m)
     usable_weight(rows, nu, columns, complete, most_source)
@@ -93,6 +93,7 @@ def whole_weights(mu: np.ndarray, nu: np.ndarray) -> NetworkWeights:
 def usable_weight(points, other_weights, partners, complete, usable):
     """Twice what all partners of each point weigh: it can never use more, and has slack, so its potential stays zero.
 
+    Heavy points are cut to this weight, so that no bits of the integers are spent on weight that cannot move.
     A point whose partners weigh nothing needs slack too, as much as any other; one without partners needs nothing.
     """
     has_partner, matters = np.zeros(usable.size, np.bool_), np.zeros(other_weights.size, np.bool_)

@@ -39,14 +39,14 @@ HIGH = 16.0
 def solve_prescribed(
     problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
 ) -> Solution:
-    """Solve at a price that is not too high, then walk; again from a lower price where the first one cost digits."""
+    """Solve at a low price, then raise the price until enough moves; start lower where a high price costs digits."""
     problem.cost.check_highest()
     mu, nu = problem.source_weights, problem.target_weights
-    near = pricing_for(problem.cost, limits=limits)
-    base, pivots = first_price(near, mu, nu, problem.prescribed_mass), 0
+    pricing = pricing_for(problem.cost, limits=limits)
+    base, pivots = first_price(pricing, mu, nu, problem.prescribed_mass), 0
     most_pivots = solver.pivot_limit(mu.size + nu.size)
     while True:
-        solution = solve_from(base, near, problem, replace(solver, max_pivots=most_pivots - pivots), report)
+        solution = solve_from(base, pricing, problem, replace(solver, max_pivots=most_pivots - pivots), report)
         pivots += solution.iterations
         costs = problem.cost.entries(*solution.support[:2])
         lower = HIGH * float(np.abs(costs).max(initial=0.0))
@@ -57,32 +57,35 @@ def solve_prescribed(
 
 
 def solve_from(
-    base: float, near: Pricing, problem: Problem, solver: Exact, report: Callable[[Progress], None]
+    base: float, pricing: Pricing, problem: Problem, solver: Exact, report: Callable[[Progress], None]
 ) -> Solution:
     """Solve at a price, then raise it until enough moves."""
     amount = problem.prescribed_mass
-    optimum = find_optimum(problem, solver, base, report, near.limits)
+    optimum = find_optimum(problem, solver, base, report, pricing.limits)
     simplex, weights = optimum.simplex, optimum.weights
 
     def tell() -> None:
-        report(Progress("walking", 0, min(1.0, walk.mass / amount), simplex.pivots + walk.pivots, 0, math.inf))
+        report(Progress("walking", 0, min(1.0, rising.mass / amount), simplex.pivots + rising.pivots, 0, math.inf))
 
-    walk = ParametricSimplex(near, simplex.tree, weights, base, tell)
+    rising = ParametricSimplex(pricing, simplex.tree, weights, base, tell)
     within_limit = optimum.within_limit
     most_pivots = solver.pivot_limit(sum(problem.cost.shape)) - simplex.pivots
-    if within_limit and not walk.to(flow_of(amount, weights), most_pivots):
-        within_limit = walk.within_limit
-        if within_limit and walk.mass < MOVABLE * amount:
-            raise Infeasible(amount, walk.mass)
-    return solution_of(problem, solver, walk, within_limit, simplex.pivots + walk.pivots)
+    if within_limit and not rising.to(flow_of(amount, weights), most_pivots):
+        within_limit = rising.within_limit
+        if within_limit and rising.mass < MOVABLE * amount:
+            raise Infeasible(amount, rising.mass)
+    return solution_of(problem, solver, rising, within_limit, simplex.pivots + rising.pivots)
 
 
-def solution_of(problem: Problem, solver: Exact, walk: ParametricSimplex, within_limit: bool, pivots: int) -> Solution:
-    """The solution where a walk ended."""
+def solution_of(
+    problem: Problem, solver: Exact, rising: ParametricSimplex, within_limit: bool, pivots: int
+) -> Solution:
+    """The solution where the price stopped rising."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
-    support = transport(walk, problem.prescribed_mass, mu, nu)
-    f, g = (np.minimum(potential, 0.0) for potential in walk.potentials())
-    price = walk.base + walk.price
+    support = transport(rising, problem.prescribed_mass, mu, nu)
+    f, g = (np.minimum(potential, 0.0) for potential in rising.potentials())
+    price = rising.base + rising.price
+    # Potentials of the costs themselves: the price goes to a side that must be met; `FixedMass.bound` finds it again.
     source, target = marginals.sides
     if source == target == EQUAL:  # the price is part of the potentials; those of the targets have a mean of zero
         mean = float(nu @ g) / (float(nu.sum()) or 1.0)
@@ -92,10 +95,10 @@ def solution_of(problem: Problem, solver: Exact, walk: ParametricSimplex, within
     else:
         g = g + price
     if problem.cost.layout == "points":  # by differences, where the bounds of blocks would lose digits
-        pricing = pricing_for(problem.cost, price, walk.pricing.limits)
-        lowest = g + pricing.violated(f, g, 1, lambda done: None).target_minimum
+        cheaper = pricing_for(problem.cost, price, rising.pricing.limits)
+        lowest = g + cheaper.violated(f, g, 1, lambda done: None).target_minimum
     else:
-        lowest = walk.pricing.minima(f)[1]
+        lowest = rising.pricing.minima(f)[1]
     bound = marginals.bound(mu, nu, f, lowest)
     costs = problem.cost.entries(*support[:2])
     return certified(problem, solver, support, costs, f, bound, within_limit, pivots)
@@ -108,20 +111,20 @@ def flow_of(amount: float, weights: NetworkWeights) -> int:
     return max(0, min(flow, int(weights.source.sum()) - slack, int(weights.target.sum()) - slack))
 
 
-def first_price(near: Pricing, mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
+def first_price(pricing: Pricing, mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
     """A price at which no more than `amount` moves, but not much less.
 
     Only points with a pair cheaper than the price can move anything. If everything must move, no price is too high.
     """
     if amount >= min(mu.sum(), nu.sum()) * (1 - ALL):
-        return near.largest()
+        return pricing.largest()
     prices = []
-    for weights, cheapest in zip((mu, nu), near.minima(np.zeros(mu.size)), strict=True):
+    for weights, cheapest in zip((mu, nu), pricing.minima(np.zeros(mu.size)), strict=True):
         order = np.argsort(cheapest)
         within = np.searchsorted(np.cumsum(weights[order]), amount * (1 - ALL))
         prices.append(cheapest[order[min(within, order.size - 1)]])
     price = float(max(prices))
-    return price if np.isfinite(price) else near.largest()
+    return price if np.isfinite(price) else pricing.largest()
 
 
 @kernel
@@ -131,18 +134,18 @@ def push_around(tree, sources, i, j, amount):
     push(tree, sources, i, j, apex, amount)
 
 
-def transport(walk: ParametricSimplex, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
-    """The pairs that carry mass where a walk ended, the last one taking what is left to move."""
-    tree, weights, sources = walk.tree, walk.weights, int(walk.sources)
+def transport(rising: ParametricSimplex, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
+    """The pairs that carry mass where the price stopped rising, the last one taking what is left to move."""
+    tree, weights, sources = rising.tree, rising.weights, int(rising.sources)
     if weights.unit:
         flow, least = tree.flow * weights.unit, np.zeros(tree.flow.size)
     else:
         flow, least = settled(tree, weights.real)
     rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
     left = amount - float(mass.sum())
-    if walk.last and left > 0:
-        i, j = walk.last
-        push_around(tree._replace(flow=flow), walk.sources, np.uint32(i), np.uint32(j), left)
+    if rising.last and left > 0:
+        i, j = rising.last
+        push_around(tree._replace(flow=flow), rising.sources, np.uint32(i), np.uint32(j), left)
         rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
         place = np.searchsorted(rows * nu.size + columns, i * nu.size + j - sources)
         new = zip((rows, columns, mass), (i, j - sources, left), strict=True)
