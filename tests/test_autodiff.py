@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -275,7 +277,8 @@ def test_a_robust_value_has_no_second_derivative():
     with pytest.raises(aot.InvalidInput, match="entropic form"):
         torch.func.jacrev(torch.func.jacrev(of))(cost)
     with pytest.raises(aot.InvalidInput, match="same on both sides"):
-        transport_value(cost, marginals=(aot.AtMost(), aot.Equal()))
+        pair: Any = aot.AtMost(), aot.Equal()
+        transport_value(cost, marginals=pair)
 
 
 @pytest.mark.filterwarnings("ignore")  # of the compiler
