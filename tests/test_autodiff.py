@@ -276,8 +276,8 @@ def test_a_robust_value_has_no_second_derivative():
     of = lambda cost: transport_value(cost, marginals=aot.ChiSquareBall(0.2))  # noqa: E731
     with pytest.raises(aot.InvalidInput, match="entropic form"):
         torch.func.jacrev(torch.func.jacrev(of))(cost)
+    pair: Any = aot.AtMost(), aot.Equal()
     with pytest.raises(aot.InvalidInput, match="same on both sides"):
-        pair: Any = aot.AtMost(), aot.Equal()
         transport_value(cost, marginals=pair)
 
 
