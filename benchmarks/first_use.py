@@ -59,6 +59,7 @@ CASES = {
     "mass path, 500 x 500": SETUP + "aot.mass_path(cost((500, 500)))",
     "entropic, 60 x 50": SETUP + "aot.solve(cost((60, 50)), solver=entropic)",
     "entropic, 500 x 500": SETUP + "aot.solve(cost((500, 500)), solver=entropic)",
+    "entropic, epsilon 0.001, 500 x 500": SETUP + "aot.solve(cost((500, 500)), solver=aot.Entropic(0.001))",
     "entropic, SoftKL, 60 x 50": SETUP + "aot.solve(cost((60, 50)) ** 2, marginals=aot.SoftKL(1.0), solver=entropic)",
     "entropic, batch of 20, 60 x 50": SETUP + "aot.solve(cost((20, 60, 50)), solver=entropic)",
     "entropic, points, 1000 x 800": SETUP
