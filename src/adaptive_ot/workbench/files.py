@@ -104,24 +104,25 @@ def make_directory(argument: str, path: Path) -> None:
         raise InvalidInput(f"{argument} '{path}'", "must be a directory", error.strerror, "Choose another.") from None
 
 
-def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object]) -> None:
+def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object], like: Path | None = None) -> None:
     """Write beside `path`, then rename: whatever happens, `path` holds the whole new file or the whole old one.
 
-    A new file has the permissions of any new file, one that replaces another has those of the other. A link stays, and
-    the file that it points to is replaced.
+    A new file has the permissions of the file `like`, or of any new file; one that replaces another has those of the
+    other. A link stays, and the file that it points to is replaced.
     """
-    path = Path(os.path.realpath(path))
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")  # one of a killed process may lie there
+    place = Path(os.path.realpath(path))
+    temporary = place.with_name(f".{place.name}.{secrets.token_hex(4)}.tmp")  # one of a killed process may lie there
     try:
         with accessible(f"{argument} '{path}'", "must be a place to write to"):
             with open(temporary, "xb") as file:
                 with suppress(FileNotFoundError):
-                    os.chmod(temporary, stat.S_IMODE(path.stat().st_mode))  # before there is anything to read
+                    model = place if like is None or place.exists() else like
+                    os.chmod(temporary, stat.S_IMODE(model.stat().st_mode))  # before there is anything to read
                 write(file)
                 file.flush()
                 os.fsync(file.fileno())  # otherwise the new name could outlive a power cut, and its content not
-            os.replace(temporary, path)
-            _settle(path.parent)
+            os.replace(temporary, place)
+            _settle(place.parent)
     finally:
         temporary.unlink(missing_ok=True)
 

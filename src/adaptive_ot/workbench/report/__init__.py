@@ -84,7 +84,7 @@ def write_report(
         page = recorded.page_of(read_record(path))
     report(f"writing {output}")
     content = render(page).encode("utf-8", "replace")
-    write_atomically("output", output, lambda file: file.write(content))
+    write_atomically("output", output, lambda file: file.write(content), like=path / kind)
     return output
 
 

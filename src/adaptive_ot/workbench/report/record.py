@@ -105,12 +105,9 @@ def write_record(
     write_summary(complete=False, report=sorted({*names, *older}))
     for name in older - {SUMMARY}:
         with accessible(f"{option} '{folder / name}'", "must not stay from an older report"):
-            if name not in names:
-                (folder / name).unlink(missing_ok=True)
-            elif name == PAGE and (folder / PAGE).is_file():
-                (folder / PAGE).write_bytes(b"")  # the new page takes its place, with the same permissions
+            (folder / name).unlink(missing_ok=True)
     for name, write in writers.items():
-        write_atomically(option, folder / name, write)
+        write_atomically(option, folder / name, write, like=folder / SUMMARY)
     kept = None if match is None else len(match.mass)
     write_summary(**{"complete": True, **summary, "pairs_kept": kept, "report": names})
     return [str(folder / name) for name in names]
