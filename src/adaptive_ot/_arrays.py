@@ -1,4 +1,4 @@
-"""The only file that knows that NumPy and PyTorch differ."""
+"""The differences between NumPy and PyTorch, hidden behind one interface."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ArrayKind:
-    """Library, device and floating type in which the user gave an array and expects the answer."""
+    """Library, device and floating type of an array that the user passed, and of the answer that the user expects."""
 
     library: str
     device: Any
@@ -39,10 +39,10 @@ class ArrayKind:
 
     def present(self, values: Any) -> Any:
         """`values` in this library, on this device; floating values in this precision."""
-        if is_torch_array(values):  # already there
+        if is_torch_array(values):  # already on this device
             return values.to(getattr(sys.modules["torch"], self.dtype.name))
         if values.dtype.kind == "f":
-            with np.errstate(over="ignore"):  # what float32 cannot hold is infinite there
+            with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
                 values = values.astype(self.dtype, copy=False)
         if self.library == "numpy":
             return values
@@ -51,11 +51,11 @@ class ArrayKind:
         return torch.from_numpy(values).to(self.device)
 
     def present_plan(self, plan: Any) -> Any:
-        """A dense plan of this library and device in this precision, rounded down."""
+        """A dense plan in this library, on this device, in this precision, rounded down."""
         return self.present(rounded_down(plan, self.dtype))
 
     def present_sparse(self, plan: sparse.csr_array) -> Any:
-        """A sparse plan: SciPy CSR beside NumPy, a coalesced sparse tensor beside PyTorch."""
+        """A sparse plan: SciPy CSR for NumPy, a coalesced sparse tensor for PyTorch."""
         from scipy import sparse
 
         if self.library == "numpy":
@@ -82,7 +82,7 @@ def rounded_down(mass: Any, dtype: np.dtype) -> Any:
         with np.errstate(over="ignore"):
             rounded = mass.astype(dtype, copy=False)
     if rounded is not mass and dtype == np.float32:
-        # The bits of non-negative numbers are in the order of the numbers.
+        # Read as integers, the bits of non-negative numbers have the same order as the numbers.
         bits = rounded.view(integers.int32)
         bits -= (rounded > mass).view(integers.int8)
     return rounded
@@ -92,13 +92,13 @@ def is_sparse(array: Any) -> bool:
     """Whether `array` is a SciPy sparse matrix or a sparse tensor."""
     if is_torch_array(array):
         return str(array.layout) != "torch.strided"
-    # SciPy's sparse module takes a while to import, and whoever holds such a matrix has done so.
+    # SciPy's sparse module takes a while to import; whoever holds a sparse matrix has already imported it.
     loaded = sys.modules.get("scipy.sparse")
     return loaded is not None and loaded.issparse(array)
 
 
 def to_numpy(array: Any) -> Any:
-    """A NumPy view of `array` where that is possible, a copy otherwise; sparse matrices become SciPy CSR."""
+    """A NumPy view of `array` if possible, otherwise a copy; sparse matrices become SciPy CSR."""
     if is_sparse(array):
         from scipy import sparse
 

@@ -1,4 +1,4 @@
-"""How this project compiles: cached, without the GIL, with C semantics for division."""
+"""Decorators that compile kernels with Numba: cached, without the GIL, with C semantics for division."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from numba import float64
 from numba.core import event
 from numba.extending import intrinsic
 
-# Compiling for longer than this, in all, is announced.
+# Compilation is announced once it has taken this long in total.
 SILENT_SECONDS = 2.0
 
-# When the files that may hold kernels were last changed.
+# The files that may contain kernels, with the times of their last change.
 _SOURCES = tuple(
     (path.name, path.stat().st_mtime_ns)
     for pattern in ("_*.py", "exact/*.py", "entropic/*.py")
@@ -29,10 +29,10 @@ _OPTIONS: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
 
 
 class Announcement(event.Listener):
-    """One message in the log of a process, while its first long compilation is under way."""
+    """Logs one message per process, during its first long compilation."""
 
     def __init__(self) -> None:
-        self.dispatcher: Any = None  # the kernel that is being compiled: the outermost, since kernels call others
+        self.dispatcher: Any = None  # the outermost kernel being compiled, since kernels call others
         self.started, self.seconds, self.timer = 0.0, 0.0, Timer(0.0, self.announce)
 
     def on_start(self, event: Any) -> None:
@@ -59,27 +59,27 @@ event.register("numba:compile", Announcement())
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` on first use and keep the machine code on disk where that is possible.
+    """Compile `function` on first use and keep the machine code on disk if possible.
 
     Kernels are serial and release the GIL; parallelism comes from Python threads. Numba's own parallel loops would
     abort the process when two user threads call them at once.
 
-    Python calls only kernels that return numbers and fill the arrays they are given: from arrays and named tuples Numba
-    makes Python objects with Python code, and where Ctrl-C stops that it fails with a SystemError, or crashes. A
-    function that makes the arrays for both worlds is a `register_jitable` one.
+    Python calls only kernels that return numbers and fill the arrays they are given. If a kernel returns arrays or
+    named tuples, Numba builds the Python objects with Python code; interrupted by Ctrl-C, this fails with a SystemError
+    or crashes. Functions that create arrays both for Python and for kernels use `register_jitable`.
     """
     try:
         compiled: Any = numba.njit(cache=True, **_OPTIONS)(function)
     except RuntimeError:  # no writable place for the cache, as in a read-only container
         return numba.njit(**_OPTIONS)(function)
-    # A kernel contains those it calls, but Numba would look for changes in the file of the caller only.
+    # A kernel contains the kernels it calls, but Numba looks for changes only in the file of the caller.
     with suppress(AttributeError):
         compiled._cache._cache_file._source_stamp = _SOURCES
     return compiled
 
 
 def has_machine_code(compiled: Any) -> bool:
-    """Whether a kernel was compiled for this machine before, by this process or, according to its cache, another."""
+    """Whether a kernel was compiled for this machine before, by this process or (according to the cache) by another."""
     if compiled.signatures:
         return True
     with suppress(AttributeError, OSError):
@@ -89,7 +89,7 @@ def has_machine_code(compiled: Any) -> bool:
 
 
 def reduced(function: Callable[..., Any]) -> Any:
-    """Compile a short loop whose sums may be taken in any order, so that it runs on vector instructions."""
+    """Compile a short loop whose sums may be taken in any order, so that it uses vector instructions."""
     return numba.njit(fastmath={"reassoc", "contract", "nsz"}, **_OPTIONS)(function)
 
 
@@ -104,7 +104,7 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _lower(typing_context: Any, a: Any, b: Any) -> Any:
-    """The lower of two float64 that are not NaN; loops that take a minimum with it become vector instructions."""
+    """The lower of two float64 numbers, not NaN; loops that take a minimum with it become vector instructions."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         flags = ("nnan", "nsz")

@@ -7,19 +7,19 @@ import numpy as np
 from adaptive_ot._jit import kernel
 from adaptive_ot.costs import PointCost
 
-# Points are counted from the median of about this many of them.
+# Points are centred at the median of about this many of them.
 POINTS_FOR_CENTRE = 1000
 
 HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
-# Matrix products of at most this many multiplications stay on the calling thread in OpenBLAS, as ours should: we have
-# threads of our own. Where points have many dimensions, larger tiles are worth more than that.
+# OpenBLAS runs matrix products of at most this many multiplications on the calling thread. Ours should stay there: we
+# have our own threads. For points of many dimensions, larger tiles matter more than that.
 PRODUCT_ON_ONE_THREAD = 2**18
 
 
 def inner_products(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """u, v, a, b with C_ij = a_i + b_j - <u_i, v_j>, up to rounding."""
-    # Distances do not change if all points move; around the (sampled) median they have few digits to lose.
+    # Distances do not change if all points move; centred at the (sampled) median, the points lose few digits.
     sample = [side[:: 1 + len(side) // POINTS_FOR_CENTRE] for side in (cost.x, cost.z)]
     centre = np.median(np.concatenate(sample), axis=0)
     distance_scale, class_scale = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
@@ -34,9 +34,9 @@ def inner_products(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray,
 def inner_product_bound(cost: PointCost, half_ulp: float) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """u, v, a, b with C_ij >= a_i + b_j - fl(<u_i, v_j>), where fl rounds by half_ulp and sums in any order.
 
-    |fl(<u, v>) - <u, v>| <= (d + 8) half_ulp |u| |v|, which is at most half of that times |u|^2 + |v|^2: one term for
-    the row, one for the column. The rest is computed in float64, and so is C_ij, in whichever way: each loses at most
-    (d + 8) half an ulp times |u|^2 + |v|^2, and a few half ulps of the offset.
+    |fl(<u, v>) - <u, v>| <= (d + 8) half_ulp |u| |v| <= (d + 8) half_ulp / 2 (|u|^2 + |v|^2): one term for the row, one
+    for the column. The rest and C_ij itself are computed in float64, in whichever way: each loses at most (d + 8) half
+    an ulp times |u|^2 + |v|^2, and a few half ulps of the offset.
     """
     u, v, a, b = inner_products(cost)
     size = u.shape[1] + 8
@@ -50,7 +50,7 @@ def inner_product_bound(cost: PointCost, half_ulp: float) -> tuple[np.ndarray, n
 def point_costs(u, w, a, b, top, tile):
     """Fill `tile` with the rows of a_i + b_j - <u_i, w_j> from `top` on.
 
-    Products are kept so small that they stay on this thread.
+    Matrix products are small enough to stay on this thread.
     """
     step = max(1, PRODUCT_ON_ONE_THREAD // max(1, tile.shape[0] * u.shape[1]))
     rows = u[top : top + tile.shape[0]]

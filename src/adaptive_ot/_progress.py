@@ -1,4 +1,4 @@
-"""What a long solve tells while it runs."""
+"""Progress reports of long solves."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 
 class Progress(NamedTuple):
-    """What a long solve reports several times a second.
+    """A report that a long solve makes several times a second.
 
-    `fraction` is how much of the current stage is done, where that is known; `gap` the certified gap after the last
-    round of pricing. For a batch, these are the part of the problems solved and the largest of their gaps. An entropic
-    solve tells which epsilon it is at, on its way to a small one, and how far the marginals are off there (`error`).
+    `fraction` is how much of the current stage is done, if known; `gap` is the certified gap after the last round of
+    pricing. For a batch, they are the fraction of the problems solved and the largest of their gaps. An entropic solve
+    reports its current `epsilon`, which decreases in stages, and how far off the marginals are there (`error`).
     """
 
     stage: str

@@ -8,15 +8,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# How long an interrupted call waits for its threads, which need a fraction of this unless one never got going.
+# How long an interrupted call waits for its threads; they need a fraction of this unless one never started.
 SECONDS_TO_END = 10.0
 
 
 def run_together(jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Run all jobs, the first on the calling thread, and return their results when all are done.
 
-    Plain threads rather than a pool: Ctrl-C inside the locks of `concurrent.futures` can leave one locked, and its
-    workers waiting for ever. Here a worker needs no lock to finish.
+    We use plain threads rather than a pool: Ctrl-C inside `concurrent.futures` can leave one of its locks locked and
+    its workers waiting forever. Here, a worker needs no lock to finish.
 
     Examples
     --------

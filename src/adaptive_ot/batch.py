@@ -21,7 +21,7 @@ from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Stat
 
 
 def is_batch(cost: Any) -> bool:
-    """Whether a user's cost is one of many problems: an array, or nested lists, of three dimensions."""
+    """Whether a user's cost describes many problems: an array, or nested lists, of three dimensions."""
     depth = 0
     while isinstance(cost, list | tuple):
         depth, cost = depth + 1, cost[0] if cost else None
@@ -32,7 +32,7 @@ def is_batch(cost: Any) -> bool:
 class ProblemBatch(Sequence[Problem]):
     """Problems of the same size, each with a cost and weights of its own.
 
-    Made with `ProblemBatch.build`, which checks its input.
+    Use `ProblemBatch.build`, which checks its input.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class ProblemBatch(Sequence[Problem]):
     (2, -1.0)
     """
 
-    cost: Any  # a NumPy array, or a torch tensor if that is on a GPU
+    cost: Any  # a NumPy array, or a torch tensor on a GPU
     kind: ArrayKind
     source_weights: np.ndarray
     target_weights: np.ndarray
@@ -51,7 +51,7 @@ class ProblemBatch(Sequence[Problem]):
     def build(
         cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> ProblemBatch:
-        """Check what a user may pass: costs of shape (problems, sources, targets), weights for all problems or each."""
+        """Check the input: costs of shape (problems, sources, targets), weights for all problems or one row each."""
         marginals = as_marginals(marginals)
         kind, array = ArrayKind.of(cost), check.cost_batch(cost)
         batch, n, m = array.shape
@@ -63,7 +63,7 @@ class ProblemBatch(Sequence[Problem]):
 
     @classmethod
     def of(cls, problem: Problem) -> ProblemBatch:
-        """A single problem with a dense cost."""
+        """A batch of a single problem with a dense cost."""
         assert isinstance(problem.cost, ArrayCost)
         weights = problem.source_weights[None], problem.target_weights[None]
         return cls(problem.cost.array[None], problem.cost.kind, *weights, problem.marginals)
@@ -72,7 +72,7 @@ class ProblemBatch(Sequence[Problem]):
         return len(self.cost)
 
     def precise(self) -> ProblemBatch:
-        """The same problems, whose solutions come in float64, to be rounded when the batch hands them out."""
+        """The same problems with solutions in float64, which the batch rounds when it returns them."""
         return replace(self, kind=replace(self.kind, dtype=np.dtype(np.float64)))
 
     @overload
@@ -111,7 +111,7 @@ class PlanArray(NamedTuple):
 
 
 class PairLists(NamedTuple):
-    """Plans as the first `length` pairs of a row for each problem: far less to write than dense plans."""
+    """Plans as lists of pairs: one row per problem, its first `length` places used. Far smaller than dense plans."""
 
     rows: np.ndarray
     columns: np.ndarray
@@ -125,7 +125,7 @@ class PairLists(NamedTuple):
         return cls(np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape), np.zeros(batch, np.int64))
 
     def part(self, problems: slice) -> PairLists:
-        """Those of some of the problems, to write to."""
+        """The lists of some of the problems, as views to write to."""
         return PairLists(*(side[problems] for side in self))
 
     def one(self, shape: tuple[int, int], index: int) -> Transport:
@@ -133,7 +133,7 @@ class PairLists(NamedTuple):
         return ListedTransport(shape, (rows, columns, mass))
 
     def marginals(self, shape: tuple[int, int, int], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column sums, in float64, of all plans as they are handed out in this precision."""
+        """Row and column sums, in float64, of all plans rounded to this precision."""
         batch, n, m = shape
         used = np.arange(self.rows.shape[1]) < self.length[:, None]
         problem, _ = np.nonzero(used)
@@ -150,7 +150,7 @@ class PairLists(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What a solver finds out about each problem, in float64; `Solution` says what the names mean.
+    """The results of a solver for each problem, in float64; `Solution` explains the names.
 
     Marginals and potentials may be on a GPU.
     """
@@ -174,7 +174,7 @@ class Answers(NamedTuple):
         return cls(*numbers, *sides, iterations=np.zeros(batch, np.int64))
 
     def part(self, problems: slice) -> Answers:
-        """Those to some of the problems, to write to."""
+        """The answers to some of the problems, as views to write to."""
         return Answers(*(array[problems] for array in self))
 
 
@@ -188,9 +188,9 @@ class SolutionBatch(Sequence[Solution]):
     """The solutions of many problems.
 
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
-    problem as first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
-    `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, likewise for targets,
-    `iterations`; `status` is a tuple.
+    problem as the first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
+    `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, the same for targets,
+    and `iterations`; `status` is a tuple.
 
     Examples
     --------
@@ -265,7 +265,7 @@ class SolutionBatch(Sequence[Solution]):
 
     @cached_property
     def plan(self) -> Any:
-        """All plans as one dense array, made when it is first asked for."""
+        """All plans as one dense array, created on first access."""
         kind = self.problems.kind
         return kind.present_plan(self.plans.dense(self.problems.cost.shape, kind.dtype))
 

@@ -1,6 +1,6 @@
-"""What a cost can be: a dense array, a SciPy sparse matrix, or two point clouds whose cost matrix never exists.
+"""The kinds of cost: a dense array, a SciPy sparse matrix, or two point clouds whose cost matrix never exists.
 
-Every cost answers the same questions: see `Cost`.
+All of them implement `Cost`.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 if TYPE_CHECKING:
     from scipy import sparse
 
-# Up to this many pairs the median distance is taken over all of them, beyond it over a fixed sample.
+# Up to this many pairs, the median distance is taken over all pairs; beyond that, over a fixed sample.
 PAIRS_FOR_MEDIAN = 1_000_000
 
-# Rows of which a cost of points shows its costs.
+# About how many rows a point cost samples.
 ROWS_SAMPLED = 16
 
-# Numbers held at once where pairs are evaluated one by one.
+# How many numbers are held at once where pairs are evaluated one by one.
 NUMBERS_AT_ONCE = 4_000_000
 
 
 class Cost(ABC):
-    """What an engine may ask of a cost.
+    """The interface through which engines read a cost.
 
     `layout` says how the pairs are stored: ``"dense"``, ``"sparse"`` (only stored pairs are allowed) or ``"points"``
-    (the matrix is never formed). Each engine has one table of what serves a layout.
+    (the matrix is never formed). Each engine chooses its method by the layout.
     """
 
     layout: Literal["dense", "sparse", "points"]
     shape: tuple[int, int]
     kind: ArrayKind
-    least = -math.inf  # no cost is lower, whatever rounding says
+    least = -math.inf  # a lower bound on all costs, unaffected by rounding
 
     @abstractmethod
     def block(self, start: int, stop: int) -> np.ndarray:
@@ -49,17 +49,17 @@ class Cost(ABC):
         """The costs of single pairs in float64."""
 
     def sample(self) -> Any:
-        """All stored costs; those of some rows where the matrix is never formed."""
+        """All stored costs, or the costs of some rows if the matrix is never formed."""
         n = self.shape[0]
         return np.concatenate([self.block(i, i + 1) for i in range(0, n, 1 + n // ROWS_SAMPLED)])
 
     def allowed_pairs(self) -> sparse.csr_array | None:
-        """One for every pair that may carry mass, or None if all pairs may."""
+        """A matrix with a one for every pair that may carry mass, or None if all pairs may."""
         return None
 
     def check_highest(self) -> None:
         """Refuse costs that are too large to be summed."""
-        return  # distances are bounded as coordinates are
+        return  # the check of the coordinates bounds the distances
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -79,7 +79,7 @@ class ArrayCost(Cost):
 
     @classmethod
     def checked(cls, array: Any, kind: ArrayKind) -> ArrayCost:
-        """From an array that was checked before, and the kind of what the user gave."""
+        """From an array that was checked before, and the kind of the array that the user passed."""
         cost = cls.__new__(cls)
         cost.kind, cost.array, cost.shape = kind, array, tuple(array.shape)
         return cost
@@ -116,7 +116,7 @@ class SparseCost(Cost):
         self.shape = (n, m)
 
     def pairs_below(self, limit: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns and costs of the stored pairs of lower cost, by row, then column."""
+        """Rows, columns and costs of the stored pairs that cost less than `limit`, by row, then column."""
         pairs = self.matrix.tocoo()
         lower = pairs.data < limit
         rows, columns = (index[lower].astype(np.int64) for index in pairs.coords)
@@ -133,7 +133,7 @@ class SparseCost(Cost):
         m = max(1, self.shape[1])
         keys, wanted = stored.coords[0].astype(np.int64) * m + stored.coords[1], rows * m + columns
         place = np.searchsorted(keys, wanted)
-        keys, costs = np.append(keys, -1), np.append(stored.data, np.inf)  # the end stands for every absent pair
+        keys, costs = np.append(keys, -1), np.append(stored.data, np.inf)  # the last entry stands for every absent pair
         return np.where(keys[place] == wanted, costs[place], np.inf)
 
     def sample(self) -> np.ndarray:
@@ -201,7 +201,7 @@ class DistanceCost(PointCost):
     Parameters
     ----------
     x, z
-        Source and target points, one a row. The cost matrix is never formed.
+        Source and target points, one per row. The cost matrix is never formed.
     reach
         The distance beyond which a match no longer pays off.
 
@@ -235,17 +235,17 @@ class DistanceCost(PointCost):
 class JointCost(PointCost):
     """The domain-adaptation cost: near points with agreeing classes attract each other.
 
-    By default it is scale-free, beta (kappa |x - z|^2 / median |x - z|^2 - <p, q>), so that one setting serves every
-    feature extractor. With `alpha` it is the published form alpha |x - z|^2 - beta <p, q>.
+    By default the cost is scale-free, beta (kappa |x - z|^2 / median |x - z|^2 - <p, q>), so one setting serves every
+    feature extractor. With `alpha` the cost is the published form alpha |x - z|^2 - beta <p, q>.
 
     Parameters
     ----------
     x, z
-        Features of the sources and targets, one a row.
+        Features of the sources and targets, one per row.
     p, q
         Class scores of the same points: one-hot source labels and predicted target probabilities.
     kappa
-        Weight of the distance where a typical (median) squared distance counts as 1.
+        Weight of the squared distance, measured in units of the median squared distance.
     beta
         Weight of the classes, and scale of the whole cost in the scale-free form.
     alpha
@@ -294,7 +294,7 @@ class JointCost(PointCost):
 
 
 def as_cost(cost: Any) -> Cost:
-    """Wrap what a user may pass as a cost."""
+    """Wrap any cost that a user may pass."""
     if isinstance(cost, PointCost):
         return cost
     if is_sparse(cost):

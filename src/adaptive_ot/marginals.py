@@ -1,11 +1,11 @@
-"""The models of the family: what each one asks of the marginals of a plan, and what proves an answer.
+"""The models: what each one requires of the marginals of a plan, and the lower bound that certifies an answer.
 
 Every model is a convex problem over plans G >= 0 with row sums r and column sums c. Every model has a dual over
 potentials with f_i + g_j + price <= C_ij; only `FixedMass` has a price of mass. Any source potential f, together with
 ``lowest_j = min_i C_ij - f_i``, therefore proves a lower bound, which `Marginals.bound` computes.
 
-Most models ask something of the row sums and, independently, something of the column sums: a `Side` describes one of
-the two. Engines read only what a model declares, so a new model is a subclass of `Marginals` and nothing else.
+Most models have one rule for the row sums and an independent one for the column sums; a `Side` describes one of these
+rules. Engines read only what a model declares, so a new model needs only a subclass of `Marginals`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from adaptive_ot import _validation as check
 from adaptive_ot._ball import Ball
 from adaptive_ot.errors import InvalidInput
 
-# Totals that differ by less than this share are meant to be equal: float32 weights rarely sum to one.
+# Totals that differ by less than this share count as equal: float32 weights rarely sum to exactly one.
 SAME_TOTAL = 1e-6
 
-# More than the relative error of a few operations in float64.
+# Larger than the relative error of a few float64 operations.
 ROUNDING = 2.0**-50
 
 # Divergences of ratios closer to one than this are summed as a series, because the closed form cancels.
@@ -49,10 +49,10 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True)
 class Side:
-    """What the sums of one side, the rows or the columns, must satisfy.
+    """The rule for the sums of one side: the rows or the columns.
 
-    The sums are at most the weights (`bounded`), equal to the weights (neither), or pay `tau` for every unit of their
-    Kullback-Leibler divergence from the weights.
+    If `bounded`, the sums are at most the weights. If `tau` is finite, every unit of their Kullback-Leibler divergence
+    from the weights costs `tau`. Otherwise the sums equal the weights.
     """
 
     bounded: bool = False
@@ -65,11 +65,11 @@ class Side:
 
     @property
     def highest_potential(self) -> float:
-        """Feasible potentials are at most this."""
+        """The upper bound on feasible potentials."""
         return 0.0 if self.bounded else check.LARGEST
 
     def cut(self, weights: np.ndarray, potential: np.ndarray) -> np.ndarray:
-        """The part of a potential that proves most; a point without weight need not be reached."""
+        """Lower a potential to where it gives the best bound; a point without weight need not be reached."""
         if self.soft:
             return potential
         return (
@@ -82,12 +82,12 @@ class Side:
             return _sum(weights * potential)
         if not weights.any():
             return 0.0
-        with np.errstate(over="ignore"):  # the bound of potentials that are far off is -inf
+        with np.errstate(over="ignore"):  # potentials that are far off give a bound of -inf
             grown = float(np.expm1(_log_mean_exp(weights, -potential / self.tau)))
         return -self.tau * _sum(weights) * (grown + ROUNDING * abs(grown))
 
     def violation(self, weights: np.ndarray, sums: np.ndarray) -> float:
-        """By how much the sums break the rule at worst."""
+        """The largest amount by which a sum breaks the rule."""
         if self.soft:
             return float(sums[weights == 0].max(initial=0.0))
         excess = sums - weights
@@ -102,10 +102,10 @@ AT_MOST, EQUAL = Side(bounded=True), Side()
 
 
 class Marginals:
-    """What a model asks of the row sums r and column sums c of a plan, given weights mu and nu.
+    """The requirements on the row sums r and column sums c of a plan, given weights mu and nu.
 
-    A subclass declares its `title` and its `sides`; that is enough for both engines. A model that an engine cannot
-    solve says why (`no_exact_form`, `no_entropic_form`).
+    A subclass declares its `title` and its `sides`; that is enough for both engines. If an engine cannot solve
+    a model, `no_exact_form` or `no_entropic_form` says why.
     """
 
     title: str
@@ -115,7 +115,7 @@ class Marginals:
 
     @property
     def prescribes_mass(self) -> bool:
-        """Whether the mass that moves is known beforehand: where a side without slack must be met."""
+        """Whether the mass that moves is known beforehand, because one side must be met exactly."""
         return EQUAL in self.sides and not any(side.soft for side in self.sides)
 
     @property
@@ -124,7 +124,7 @@ class Marginals:
         return "prescribed" if self.prescribes_mass else "adaptive"
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
-        """The weights (of one problem, or a row for each of many) as the model takes them, if they fit it."""
+        """Check the weights (of one problem, or one row per problem) and return them as the model uses them."""
         return mu, nu
 
     def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
@@ -141,16 +141,16 @@ class Marginals:
         return np.minimum(source_potential, self.sides[0].highest_potential)
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        """What a (clipped) source potential proves, with lowest_j = min_i C_ij - f_i."""
+        """The lower bound that a (clipped) source potential proves, with lowest_j = min_i C_ij - f_i."""
         g = self.sides[1].cut(nu, lowest)
         return Bound(self.sides[0].worth(mu, f) + self.sides[1].worth(nu, g), g)
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        """By how much marginals break the rules at worst."""
+        """The largest amount by which the marginals break a rule."""
         return max(self.sides[0].violation(mu, r), self.sides[1].violation(nu, c))
 
     def penalty(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        """What the objective has beside the cost of the plan."""
+        """What the objective adds to the cost of the plan."""
         return self.sides[0].penalty(mu, r) + self.sides[1].penalty(nu, c)
 
 
@@ -158,8 +158,8 @@ class Marginals:
 class AtMost(Marginals):
     """Adaptive transport: row sums at most the source weights, column sums at most the target weights.
 
-    The mass that moves is not prescribed: pairs of negative cost attract it, and no optimal plan uses pairs of positive
-    cost.
+    The mass that moves is not prescribed: pairs of negative cost attract mass, and no optimal plan uses pairs of
+    positive cost.
 
     Examples
     --------
@@ -176,8 +176,8 @@ class AtMost(Marginals):
 class Equal(Marginals):
     """Kantorovich's balanced transport: everything moves, row and column sums equal the weights.
 
-    Both sides must have the same total weight. Where these differ by rounding, up to a millionth, the target weights
-    are scaled to the total of the source weights.
+    Both sides must have the same total weight. If the totals differ only by rounding, up to a millionth, the target
+    weights are scaled to the total of the source weights.
 
     Examples
     --------
@@ -200,7 +200,7 @@ class FixedMass(Marginals):
     Parameters
     ----------
     mass
-        How much to move, at most the smaller of the two total weights; a share of everything if these are 1.
+        The mass to move, at most the smaller of the two total weights. If both totals are 1, `mass` is a fraction.
 
     Examples
     --------
@@ -233,14 +233,14 @@ class FixedMass(Marginals):
         return float(min(self.mass, mu.sum(), nu.sum()))  # up to rounding of the total weights
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        # A price p of mass proves p * mass + <mu, f> + <nu, min(0, lowest - p)>. The best p is where the targets that
-        # are cheaper can just take the mass.
+        # A price p of mass proves p * mass + <mu, f> + <nu, min(0, lowest - p)>. At the best p, the cheaper targets can
+        # just take the mass.
         amount = self.prescribed(mu, nu)
         order = np.argsort(lowest, kind="stable")
         taken = np.cumsum(nu[order])
         enough = int(np.searchsorted(taken, amount * (1 - 1e-12)))
         price = float(lowest[order[min(enough, order.size - 1)]]) if order.size else 0.0
-        if math.isinf(price):  # not even all targets that can be reached take so much
+        if math.isinf(price):  # all reachable targets together cannot take this much
             return Bound(math.inf if amount > 0 else _sum(mu * f), np.zeros(nu.size))
         g = np.minimum(lowest - price, 0.0)
         return Bound(_sum(mu * f) + _sum(nu * g) + price * amount, g, price)
@@ -251,7 +251,7 @@ class FixedMass(Marginals):
 
 @dataclass(frozen=True)
 class SoftKL(Marginals):
-    """Unbalanced transport: marginals may differ from the weights, at the price of their divergence.
+    """Unbalanced transport: marginals may differ from the weights, at a cost proportional to the divergence.
 
     The objective, and so `Solution.value`, is <C, G> + tau KL(row sums | mu) + tau KL(column sums | nu), where
     KL(a | b) = sum a log(a / b) - a + b.
@@ -259,9 +259,9 @@ class SoftKL(Marginals):
     Parameters
     ----------
     tau
-        What a unit of divergence costs, in units of the cost. Large: marginals close to the weights; small: mass
-        disappears where moving it costs much more than `tau`. Where moving it *pays* much more, mass appears, by a
-        factor of up to exp(-C / tau): use costs that are not far below zero.
+        The price of a unit of divergence, in units of the cost. A large `tau` keeps the marginals close to the weights;
+        with a small one, mass disappears where moving it costs much more than `tau`. Where moving mass *pays* much
+        more, mass appears, by a factor of up to exp(-C / tau): use costs that are not far below zero.
 
     Examples
     --------
@@ -285,12 +285,12 @@ class SoftKL(Marginals):
         object.__setattr__(self, "sides", (Side(tau=self.tau), Side(tau=self.tau)))
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
-        # A constant may move from one side to the other; where it proves most, both sides are due the same mass.
+        # A constant may move from one side to the other; the bound is best where both sides are due the same mass.
         totals = _sum(mu), _sum(nu)
         if not min(totals) > 0:
             return Bound(self.tau * sum(totals), lowest)
         source, target = (_log_mean_exp(weights, -side / self.tau) for weights, side in ((mu, f), (nu, lowest)))
-        with np.errstate(over="ignore"):  # the bound of potentials that are far off is -inf
+        with np.errstate(over="ignore"):  # potentials that are far off give a bound of -inf
             off = float(np.expm1(0.5 * (source + target)))
         apart = _sum(np.concatenate([mu, -nu])) ** 2 / (math.sqrt(totals[0]) + math.sqrt(totals[1])) ** 2
         moved = -2 * math.sqrt(totals[0]) * math.sqrt(totals[1]) * off
@@ -299,15 +299,15 @@ class SoftKL(Marginals):
 
 @dataclass(frozen=True)
 class ChiSquareBall(Marginals):
-    """Robust transport: everything moves, between the best reweightings of both sides that are not too far off.
+    """Robust transport: everything moves, between the best reweightings of both sides within a chi-square ball.
 
     Row sums r have the total of mu and sum (r_i - mu_i)^2 / mu_i <= rho |mu|, column sums likewise for nu. So `rho` is
-    the largest chi-square divergence from the weights, as a share.
+    the largest relative chi-square divergence from the weights.
 
     Parameters
     ----------
     rho
-        How far the marginals may move. With uniform weights and a share a of outliers, dropping them takes a / (1 - a).
+        How far the marginals may move. With uniform weights, dropping a share a of outliers takes rho = a / (1 - a).
 
     Examples
     --------
@@ -343,11 +343,11 @@ class ChiSquareBall(Marginals):
         return Bound(of_source + of_target, g)
 
     def _lowest_mean(self, weights: np.ndarray, potential: np.ndarray) -> tuple[float, np.ndarray]:
-        """The least that marginals in the ball can make of a potential, cut to where it proves most."""
+        """The lowest mean of a potential over the marginals in the ball, and the potential cut to the best bound."""
         total = float(weights.sum())
         share = weights / (total or 1.0)
         weigh = share > 0
-        cut = np.minimum(potential, 0.0)  # whatever it is where there is no weight
+        cut = np.minimum(potential, 0.0)  # any such value will do for points without weight
         if not np.isfinite(potential[weigh]).any():
             return (math.inf if weigh.any() else 0.0), cut
         ball = Ball(share[weigh], self.rho)
@@ -366,7 +366,7 @@ class ChiSquareBall(Marginals):
 
 @dataclass(frozen=True)
 class PerSide(Marginals):
-    """A rule for the row sums and another one for the column sums; `solve` makes it from a pair of models.
+    """One rule for the row sums and another for the column sums; `solve` makes it from a pair of models.
 
     Examples
     --------
@@ -404,7 +404,7 @@ class PerSide(Marginals):
 
 
 def as_marginals(given: Any) -> Marginals:
-    """What a user may pass: a model, a pair with one for each side, or None for adaptive transport."""
+    """Convert what a user may pass: a model, a pair of models (one per side), or None for adaptive transport."""
     if isinstance(given, tuple | list) and len(given) == 2:
         source, target = map(as_marginals, given)
         return source if source == target else PerSide(source, target)
@@ -418,23 +418,23 @@ def _sum(terms: np.ndarray) -> float:
 
 
 def _log_mean_exp(weights: np.ndarray, exponents: np.ndarray) -> float:
-    """The logarithm of the weighted mean of exponentials, over the points that weigh something, rounded up."""
+    """The logarithm of the weighted mean of exponentials, over the points with positive weight, rounded up."""
     share = weights / weights.sum()
     share, exponents = share[share > 0], exponents[share > 0]
     exponents = exponents * (1 + np.copysign(ROUNDING, exponents))
     highest = float(exponents.max())
     if math.isinf(highest):
         return highest
-    below_one = _sum(share * np.expm1(exponents - highest))  # precise where all are nearly the same
+    below_one = _sum(share * np.expm1(exponents - highest))  # precise where all exponents are nearly the same
     return highest + (
         math.log1p(below_one) if below_one > -0.5 else math.log(float(share @ np.exp(exponents - highest)))
     )
 
 
 def _divergence(marginal: np.ndarray, weights: np.ndarray) -> float:
-    """KL(marginal | weights), precise to the last digits of the marginals even where these nearly are the weights."""
+    """KL(marginal | weights), precise to the last digits of the marginals even where they nearly equal the weights."""
     marginal, weights = marginal[weights > 0], weights[weights > 0]
-    with np.errstate(over="ignore"):  # an ascent that got nowhere
+    with np.errstate(over="ignore"):  # after an ascent that made no progress
         ratio, off = marginal / weights, (marginal - weights) / weights
         terms = weights * (ratio * np.log(np.where(ratio > 0, ratio, 1.0)) - off)
     if not np.isfinite(terms).all():
@@ -446,7 +446,7 @@ def _divergence(marginal: np.ndarray, weights: np.ndarray) -> float:
 
 
 def _balanced(mu: np.ndarray, nu: np.ndarray, model: str) -> Weights:
-    """Weights of the same total, the targets' scaled to it."""
+    """Weights of the same total: the target weights are scaled to the total of the source weights."""
     source, target = mu.sum(axis=-1, keepdims=True), nu.sum(axis=-1, keepdims=True)
     off = np.abs(source - target) > SAME_TOTAL * np.maximum(source, target)
     if off.any():
@@ -461,7 +461,7 @@ def _balanced(mu: np.ndarray, nu: np.ndarray, model: str) -> Weights:
 
 
 def _fitting(name: str, weights: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Weights that the other side can take in full, scaled down where only rounding is in the way."""
+    """Weights that the other side can take in full, scaled down if they exceed it only by rounding."""
     total, most = weights.sum(axis=-1, keepdims=True), limits.sum(axis=-1, keepdims=True)
     over = total > most * (1 + SAME_TOTAL)
     if over.any():

@@ -1,4 +1,4 @@
-"""The mass path: partial transport of every mass at once, which answers "how much should move?"."""
+"""The mass path: partial transport of every mass at once, to help decide how much should move."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Suggestion(NamedTuple):
     """Masses worth a look.
 
-    `adaptive` is what adaptive transport moves with the cost as it is: everything that pays. `elbow` is where the price
-    of mass turns upwards: the farthest below the straight line from the first price to the last.
+    `adaptive` is the mass that adaptive transport moves with the unchanged cost: everything that pays off. `elbow` is
+    where the price of mass turns upwards: farthest below the straight line from the first price to the last.
     """
 
     adaptive: float
@@ -42,9 +42,9 @@ def mass_path(
 ) -> MassPath:
     """Partial transport of every mass, from nothing to all that can move.
 
-    The least cost of moving a mass is a convex, piecewise linear function of it. Its slope is the *price* of mass
-    (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. One walk goes
-    along all pieces.
+    The least cost of moving a mass is a convex, piecewise linear function of the mass. Its slope is the *price* of mass
+    (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. A single walk
+    visits all pieces.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def mass_path(
     >>> path.suggest()
     Suggestion(adaptive=0.5, elbow=0.5)
     """
-    # Numba takes half a second to import; only those who solve pay for it.
+    # Numba takes half a second to import; only a solve should pay for it.
     from adaptive_ot.exact.columns import pricing_for
     from adaptive_ot.exact.parametric import ParametricSimplex
     from adaptive_ot.exact.simplex import slack_tree
@@ -104,7 +104,7 @@ class MassPath:
         The corners of the path, from 0 to all that can move: a mass and the least cost of moving it. In between, both
         the cost and the plan are linear.
     price
-        What a unit of mass costs between two corners (one entry less), ascending.
+        The cost of a unit of mass between two corners, ascending (one entry fewer than corners).
     """
 
     problem: Problem
@@ -118,7 +118,7 @@ class MassPath:
     @classmethod
     def of(cls, problem: Problem, steps: Steps, weights: NetworkWeights, base: float) -> MassPath:
         """The path of a walk."""
-        # Weights that were rounded up to integers leave a few of these over, which move last and mean nothing.
+        # Rounding the weights up to integers leaves a few units over; these move last and mean nothing.
         moving = steps.amount > (0 if weights.unit else weights.source.size + weights.target.size)
         price, mass = base + steps.price[moving], np.cumsum(steps.amount[moving]) * weights.grain
         corner = np.append(price[1:] > price[:-1], True)[: price.size]
@@ -132,7 +132,7 @@ class MassPath:
         return float(self.mass[-1])
 
     def mass_at(self, price: float) -> float:
-        """What adaptive transport of ``cost - price`` moves: everything that costs less."""
+        """The mass that adaptive transport of ``cost - price`` moves: everything that costs less than the price."""
         price = check.number("price", price)
         return float(self.mass[np.searchsorted(self.price, price, side="left")])
 
@@ -141,7 +141,7 @@ class MassPath:
         return float(np.interp(self._checked(mass), self.mass, self.value))
 
     def price_at(self, mass: float) -> float:
-        """What the last bit of a mass costs a unit; 0 where nothing can move."""
+        """The cost per unit of the last bit of a mass; 0 if nothing can move."""
         piece = np.searchsorted(self.mass, self._checked(mass), side="left") - 1
         return float(self.price[max(0, piece)]) if self.price.size else 0.0
 
@@ -150,7 +150,7 @@ class MassPath:
         return self.solution_at(mass).plan
 
     def solution_at(self, mass: float) -> Solution:
-        """The solution of `FixedMass(mass)`, with its certificate; `status` says whether that holds."""
+        """The solution of `FixedMass(mass)`, with its certificate; `status` says whether the certificate holds."""
         from adaptive_ot.exact.columns import pricing_for
         from adaptive_ot.exact.parametric import ParametricSimplex
         from adaptive_ot.exact.prescribed import flow_of, solution_of

@@ -1,4 +1,4 @@
-"""A transport problem: a cost, two weightings, and what the marginals must satisfy."""
+"""A transport problem: a cost, weights for both sides, and the constraints on the marginals."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from adaptive_ot.marginals import Bound, Marginals, as_marginals
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """minimise <C, G> over plans G >= 0 whose marginals satisfy a model: by default, stay below the weights.
+    """Minimise <C, G> over plans G >= 0 whose marginals satisfy a model; by default, they stay below the weights.
 
-    Made with `Problem.build`, which checks its input. Its methods judge any plan and any potentials, whichever solver
-    they come from.
+    Use `Problem.build`, which checks its input. The methods judge any plan and any potentials, whichever solver they
+    come from.
 
     Examples
     --------
@@ -41,7 +41,7 @@ class Problem:
     def build(
         cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> Problem:
-        """Check and wrap what a user may pass; weights default to uniform with total 1."""
+        """Check and wrap the input of a user; weights default to uniform with total 1."""
         marginals = as_marginals(marginals)
         cost = as_cost(cost)
         weights = marginals.checked(
@@ -61,7 +61,7 @@ class Problem:
         return self.marginals.prescribed(self.source_weights, self.target_weights)
 
     def objective(self, plan: Any) -> float:
-        """<C, plan>, and what the model adds to it; +inf if mass lies on a forbidden pair."""
+        """<C, plan> plus the penalty of the model; +inf if mass lies on a forbidden pair."""
         rows, columns, mass = self._support(plan)
         costs = self.cost.entries(rows, columns)
         if np.isinf(costs).any():
@@ -69,23 +69,23 @@ class Problem:
         return math.fsum(costs * mass) + self._judged(self.marginals.penalty, rows, columns, mass)
 
     def violation(self, plan: Any) -> float:
-        """By how much the worst entry or marginal of `plan` breaks its constraint."""
+        """The largest amount by which an entry or a marginal of `plan` breaks its constraint."""
         rows, columns, mass = self._support(plan)
         return max(float((-mass).max(initial=0.0)), self._judged(self.marginals.violation, rows, columns, mass))
 
     def c_transform(self, source_potential: Any) -> np.ndarray:
         """The best target potential that goes with a source potential: min_i C_ij - f_i, or 0 where the model says so.
 
-        With `AtMost`, both are at most 0; with `FixedMass` too, and the price of mass is part of the sum.
+        With `AtMost` and `FixedMass`, both are at most 0; with `FixedMass`, the price of mass is part of the sum.
         """
         return self.bound(source_potential).target_potential
 
     def dual_value(self, source_potential: Any) -> float:
-        """A lower bound on every objective: any potential gives one, once it is made feasible."""
+        """A lower bound on the objective of every plan: any potential gives one, once it is made feasible."""
         return self.bound(source_potential).value
 
     def bound(self, source_potential: Any) -> Bound:
-        """What a source potential proves: the lower bound, and the target potential and price of mass behind it."""
+        """The lower bound that a source potential proves, with the target potential and price of mass behind it."""
         given = check.potential("source_potential", source_potential, self.source_weights.size)
         potential = self.marginals.clipped(given)
         lowest = np.full(self.cost.shape[1], np.inf)
@@ -94,16 +94,16 @@ class Problem:
         return self.marginals.bound(self.source_weights, self.target_weights, potential, lowest)
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Blocks of rows of the cost, each with its first row."""
+        """Blocks of rows of the cost, each with the index of its first row."""
         n, m = self.cost.shape
         step = max(1, NUMBERS_AT_ONCE // max(1, m))
         for start in range(0, n, step):
             yield start, self.cost.block(start, min(start + step, n))
 
     def gap(self, plan: Any, source_potential: Any) -> float:
-        """How far a feasible `plan` can be from optimal at most, as proved by `source_potential`.
+        """An upper bound on how far a feasible `plan` is from optimal, as proved by `source_potential`.
 
-        Whether it is feasible is for `violation` to say.
+        Use `violation` to check that the plan is feasible.
         """
         return max(0.0, self.objective(plan) - self.dual_value(source_potential))
 
@@ -116,7 +116,7 @@ class Problem:
         return rows, columns, array[rows, columns].astype(np.float64)
 
     def _judged(self, judge: Callable[..., float], rows: np.ndarray, columns: np.ndarray, mass: np.ndarray) -> float:
-        """What a method of the model says about the marginals of a plan."""
+        """Apply a method of the model to the marginals of a plan."""
         weights = self.source_weights, self.target_weights
         index = zip((rows, columns), self.cost.shape, strict=True)
         return judge(*weights, *(np.bincount(side, mass, size).astype(np.float64) for side, size in index))

@@ -57,11 +57,11 @@ Support = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 def marginal(index: np.ndarray, mass: np.ndarray, size: int) -> np.ndarray:
     """Mass by source, by target or by class."""
-    return np.bincount(index, mass, size).astype(np.float64)  # of nothing, bincount makes integers
+    return np.bincount(index, mass, size).astype(np.float64)  # bincount returns integers for empty input
 
 
 class Transport(ABC):
-    """How a solver hands over its plan G: in the smallest form it has."""
+    """The plan G of a solver, in the most compact form that the solver has."""
 
     shape: tuple[int, int]
 
@@ -75,7 +75,7 @@ class Transport(ABC):
 
     @abstractmethod
     def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column sums, in float64, of the plan as it is handed out in this precision."""
+        """Row and column sums, in float64, of the plan rounded to this precision."""
 
     @abstractmethod
     def times(self, matrix: np.ndarray) -> np.ndarray:
@@ -83,7 +83,7 @@ class Transport(ABC):
 
 
 class ListedTransport(Transport):
-    """The few pairs that carry mass."""
+    """A list of the few pairs that carry mass."""
 
     def __init__(self, shape: tuple[int, int], pairs: Support) -> None:
         self.shape, self.pairs = shape, pairs
@@ -137,7 +137,7 @@ class DenseTransport(Transport):
 def violation_of(
     problem: Problem, transport: Transport, marginals: tuple[np.ndarray, np.ndarray], known: float | None = None
 ) -> float:
-    """By how much a plan with these marginals breaks the rules in the precision of the input; `known` in float64."""
+    """The violation of a plan with these marginals in the precision of the input; `known` is its value in float64."""
     dtype = problem.cost.kind.dtype
     if known is not None and dtype == np.float64:
         return known
@@ -149,40 +149,40 @@ def violation_of(
 class Solution:
     """A transport plan with its certificate.
 
-    Numbers are computed in float64; for a float32 cost the arrays are rounded to float32 when they are handed out. The
-    entries of a plan are rounded down, so that no point gives or takes more than its weight.
+    Numbers are computed in float64; for a float32 cost, the arrays returned are rounded to float32. The entries of a
+    plan are rounded down, so that no point gives or takes more than its weight.
 
     Attributes
     ----------
     problem
-        What was solved.
+        The problem that was solved.
     transport
         The plan as the solver found it; `plan`, `sparse_plan` and `support` are made from it.
     value, mass
-        What the plan costs (with `SoftKL`, including the divergence of its marginals), and how much it moves.
+        The cost of the plan (with `SoftKL`, including the divergence of its marginals), and the mass that it moves.
     regularised_value
-        What the solver minimised: `value`, plus epsilon times the entropy where the solver is entropic.
+        The objective that the solver minimised: `value`, plus epsilon times the entropy where the solver is entropic.
     source_marginal, target_marginal
         Mass leaving each source and reaching each target.
     source_potential, target_potential
-        The duals: what one more unit of a weight would change the (regularised) value by. Those of an exact solution
-        are feasible: their sums, plus the price, never exceed the cost, and both are <= 0 where marginals are bounded
-        by the weights. Where both totals are prescribed, a constant may move from one side to the other.
+        The duals: how much one more unit of a weight would change the (regularised) value. The duals of an exact
+        solution are feasible: their sums, plus the price, never exceed the cost, and both are <= 0 where marginals are
+        bounded by the weights. Where both totals are prescribed, a constant may move from one side to the other.
     active_source, active_target
-        Which points carry mass; the others are outlier candidates. An entropic plan moves a little everywhere: there,
-        points are active that move more than `active_share` of their weight, one hundredth.
+        Which points carry mass; the others are outlier candidates. An entropic plan moves a little mass
+        everywhere, so a point is active if it moves more than `active_share` of its weight, one hundredth.
     price
-        With `FixedMass`, what the last bit of mass costs a unit: the plan is that of adaptive transport with this much
-        taken off every cost. Otherwise 0.
+        With `FixedMass`, the cost per unit of the last bit of mass: the plan is that of adaptive transport with the
+        price subtracted from every cost. Otherwise 0.
     gap
         Certified bound on how far `value` is above the optimum of the exact problem: `value` minus the value of
-        feasible duals, which an entropic solution makes from its own as `Problem.dual_value` does. A plan that is not
-        feasible, see `violation`, may also be below the optimum.
+        feasible duals, which an entropic solution derives from its own duals as `Problem.dual_value` does. The value of
+        a plan that is not feasible (see `violation`) may also be below the optimum.
     violation
-        By how much the plan, as it is handed out, breaks what the marginals must satisfy at worst: rounding, or, where
-        an entropic plan has to meet its marginals exactly, the tolerance.
+        The largest amount by which the plan, as returned, breaks a constraint on the marginals: rounding, or, where an
+        entropic plan has to meet its marginals exactly, the tolerance.
     status, iterations
-        How the solver ended, and after how many steps: simplex pivots, or passes over all pairs or a kernel.
+        How the solver ended, and the number of steps: simplex pivots, or passes over all pairs or a kernel.
 
     Examples
     --------
@@ -233,7 +233,7 @@ class Solution:
         price: float | None = None,
         active_share: float = 0.0,
     ) -> Solution:
-        """The solution with this plan, judged by what its potentials prove; every engine ends here.
+        """The solution with this plan, judged by the bound of its potentials; every engine ends here.
 
         The gap, the target potential and the price default to those of the bound.
         """
@@ -259,7 +259,7 @@ class Solution:
         )
 
     def with_active_share(self, share: float) -> Solution:
-        """The solution in which points are active that move more than this share of their weight."""
+        """The same solution, but a point is active only if it moves more than this share of its weight."""
         weights, present = (self.problem.source_weights, self.problem.target_weights), self.problem.cost.kind.present
         marginals = to_numpy(self.source_marginal), to_numpy(self.target_marginal)
         source, target = (present(side > share * weight) for side, weight in zip(marginals, weights, strict=True))
@@ -282,7 +282,7 @@ class Solution:
     def plan(self) -> Any:
         """The plan in the library of the input: dense for a dense cost, sparse for sparse and point-cloud costs.
 
-        Solvers keep only the pairs that carry mass; the dense array is made when it is first asked for.
+        Solvers keep only the pairs that carry mass; the dense array is created on first access.
         """
         cost = self.problem.cost
         if cost.layout != "dense":
@@ -292,8 +292,8 @@ class Solution:
     def clusters(self) -> list[Cluster]:
         """The connected components of the transported mass, heaviest first.
 
-        An entropic plan moves a little between all points: there, pairs count that carry more than `active_share` of
-        the heaviest pair of their source or of their target, between active points.
+        An entropic plan moves a little mass between all points. There, only pairs between active points count, and only
+        if they carry more than `active_share` of the heaviest pair of their source or of their target.
 
         Examples
         --------
@@ -339,10 +339,10 @@ class Solution:
         return LabelPlan(from_labels, to_labels, table)
 
     def barycentric_map(self, target_points: Any, source_points: Any = None) -> Any:
-        """Where each source goes: the mean of the targets it is sent to, weighted by mass.
+        """The new position of each source: the mean of its targets, weighted by mass.
 
-        A source that carries no mass stays where it is, so its own position is needed: from `source_points`, or from
-        the cost if that was built from points.
+        A source that carries no mass keeps its position, which comes from `source_points`, or from the cost if the cost
+        was built from points.
 
         Examples
         --------
@@ -375,7 +375,7 @@ class Solution:
         return cost.kind.present(mapped)
 
     def main_pairs(self) -> Support:
-        """The pairs that tie points together: the `support`, or, of an entropic plan, those that `clusters` counts.
+        """The pairs that tie points together: the `support`, or the pairs of an entropic plan that `clusters` counts.
 
         Examples
         --------
@@ -415,7 +415,7 @@ class Solution:
 
 
 def _excess(solution: Solution) -> str:
-    """A word on the violation, where it is more than rounding."""
+    """A note on the violation, if it is more than rounding."""
     rounding = max(1e-9, float(np.finfo(solution.problem.cost.kind.dtype).eps))
     notable = solution.violation > rounding * max(1.0, solution.mass)
     return f", marginals off by {solution.violation:.2g}" if notable else ""

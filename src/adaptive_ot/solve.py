@@ -1,4 +1,4 @@
-"""One function solves every problem."""
+"""The function `solve`, which solves every problem."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def solve(
 @overload
 def solve(
     cost: Any, source_weights: Any = None, target_weights: Any = None, **options: Unpack[Options]
-) -> Any: ...  # the type of an array does not tell its dimensions
+) -> Any: ...  # the type of an array does not tell its number of dimensions
 def solve(
     cost: Any,
     source_weights: Any = None,
@@ -60,18 +60,18 @@ def solve(
     Parameters
     ----------
     cost
-        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer comes back in kind), nested
-        lists, a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a
-        pair. Dense arrays and points are not copied. An array problems x sources x targets is a batch of independent
+        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer is a tensor, too), nested lists,
+        a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a pair.
+        Dense arrays and points are not copied. An array of shape problems x sources x targets is a batch of independent
         problems, answered by a `SolutionBatch`.
     source_weights, target_weights
-        Non-negative weights whose totals may differ; uniform with total 1 by default. In a batch for all problems, or
-        one row for each.
+        Non-negative weights whose totals may differ; uniform with total 1 by default. For a batch, either one set
+        of weights for all problems, or one row per problem.
     marginals
-        What the marginals must satisfy, `AtMost()` by default. A pair of `AtMost`, `Equal` and `SoftKL` is a rule for
-        the sources and one for the targets: ``(AtMost(), Equal())`` serves every target in full.
+        The constraints on the marginals, `AtMost()` by default. A pair of `AtMost`, `Equal` and `SoftKL` has one rule
+        for the sources and one for the targets: ``(AtMost(), Equal())`` serves every target in full.
     solver
-        How to solve: `Exact()`, the default, or `Entropic(epsilon)`.
+        `Exact()`, the default, or `Entropic(epsilon)`.
     progress
         Called with a `Progress` several times a second during long solves.
     raise_if_not_converged
@@ -80,7 +80,7 @@ def solve(
     Returns
     -------
     Solution or SolutionBatch
-        The plan with its certificate; for a batch, those of all problems.
+        The plan with its certificate; for a batch, the plans and certificates of all problems.
 
     Examples
     --------
@@ -132,14 +132,14 @@ def _solve_one(problem: Problem, solver: Exact | Entropic, report: Callable[[Pro
 
 
 def _movable(pairs: Any, mu: Any, nu: Any) -> float:
-    """The most mass that allowed pairs can move, for the entropic engine, which cannot tell."""
+    """The most mass that allowed pairs can move; the entropic engine cannot compute it itself."""
     return solve_exact(Problem(as_cost(-pairs), mu, nu, AtMost()), Exact(), lambda _: None).mass
 
 
 def _solve_batch(problems: ProblemBatch, solver: Exact | Entropic, report: Callable[[Progress], None]) -> SolutionBatch:
     if isinstance(solver, Entropic):
         return solve_entropic_batch(problems, solver, report, _movable)
-    # Numba takes half a second to import; only those who solve pay for it.
+    # Numba takes half a second to import; only a solve should pay for it.
     from adaptive_ot.exact.batch import solve_exact_batch
 
     return solve_exact_batch(problems, solver, report)

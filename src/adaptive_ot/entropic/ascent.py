@@ -1,17 +1,17 @@
-"""Maximise the dual of an entropic problem: Newton's method, damped, along a sequence of decreasing epsilons.
+"""Maximise the dual of an entropic problem by a damped Newton method, along a sequence of decreasing epsilons.
 
-Potentials are in units of epsilon here. The source potentials are always at their optimum for the target potentials
-(`balance`), so the dual is a function of the latter alone. Its gradient is what the columns lack, its Hessian
--(diag(c) - G^T D G), applied by sweeps and never formed. The equations are solved in the form log c = log nu, so that
-without the second term a step is that of Sinkhorn's iteration; the second term is what makes it fast.
+Here, potentials are in units of epsilon. The source potentials are always at their optimum for the target potentials
+(`balance`), so the dual is a function of the target potentials alone. Its gradient is what the columns lack; its
+Hessian, -(diag(c) - G^T D G), is applied by sweeps and never formed. The equations are solved in the form
+log c = log nu. Without the Hessian's second term, a step would be Sinkhorn's; that term makes the method fast.
 
-The models differ in what happens to the rows, and in what the columns are due. With `Equal` nothing caps the
-potentials. With `SoftKL` a row or column is due its weight times exp(-softness * potential). With `FixedMass` the price
-of mass is one more potential: like those of the rows, it is at its optimum for the target potentials. So is what the
-target potentials have in common, with `SoftKL`, where it is nearly free if tau is large.
+The models differ in the rule for the rows, and in what the columns are due. With `Equal`, nothing caps the potentials.
+With `SoftKL`, a row or column is due its weight times exp(-softness * potential). With `FixedMass`, the price of mass
+is one more potential: like the row potentials, it is at its optimum for the target potentials. With `SoftKL`, so is the
+common constant of the target potentials, which is nearly free if tau is large.
 
-Functions marked `register_jitable` run as plain Python around any `Softmin`, and compiled around a small problem, where
-the interpreter would take longer than the work.
+Functions marked `register_jitable` run as plain Python with any `Softmin`, and as compiled code for small problems,
+where the interpreter would take longer than the work itself.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from adaptive_ot.entropic.price import chosen, price_of_mass, price_with_dummies
 class Dual(NamedTuple):
     """The dual of one of the entropic forms.
 
-    `reference` are the logarithms of the target weights of the reference measure. In the augmented form a dummy source
-    of the target's total weight takes part (`rule.dummy` stands for the dummy target); otherwise potentials are at most
-    `rule.cap` and `cap`. `constant` is what the value lacks that does not depend on potentials. `amount` is the mass to
-    move if that is fixed, otherwise 0; `taus` are the prices of divergence of rows and columns, or inf; `tilt` is what
-    source potentials, in units of the cost, lack because weights were scaled to the same total. `softness` is epsilon
-    over the price of the columns' divergence; the rule has that of the rows.
+    `reference` holds the logarithms of the target weights of the reference measure. In the augmented form, a dummy
+    source with the total weight of the targets takes part (`rule.dummy` stands for the dummy target); otherwise
+    potentials are at most `rule.cap` and `cap`. `constant` must be added to the value and depends on no potential.
+    `amount` is the mass to move if it is fixed, otherwise 0. `taus` are the prices of divergence of rows and columns,
+    or inf. `tilt` must be added to source potentials, in units of the cost, because weights were scaled to the same
+    total. `softness` is epsilon over the price of divergence of the columns; the rule has the softness of the rows.
     """
 
     source_weights: np.ndarray
@@ -57,20 +57,20 @@ class Dual(NamedTuple):
         return self._replace(rule=self.rule._replace(softness=epsilon / of_rows), softness=epsilon / of_columns)
 
     def shift(self, h: np.ndarray) -> float:
-        """What to add to target potentials so that they do not depend on the potentials of the dummies."""
+        """The constant to add to target potentials so that they do not depend on the potentials of the dummies."""
         return dummy_source(self, h)[0] if self.augmented else 0.0
 
 
 class Point(NamedTuple):
     """The dual and its derivatives at target potentials `gamma`.
 
-    The Hessian is  -(diag(c) - G^T D G - S^T S),  where the rows of S, `spill`, are what moves together beside the rows
-    of the plan: the dummy source, and what the price moves.
+    The Hessian is  -(diag(c) - G^T D G - S^T S).  The rows of S, `spill`, are what moves together besides the rows of
+    the plan: the dummy source, and what the price moves.
 
-    `due` is what the columns must sum to. `price` is the price of mass, or the constant that was added to all of
-    `gamma` to centre them: `at` keeps the scalings from before, so the row potentials are `at.potential - price`.
-    `error` is what all free columns are off by, relative to the target weight or the mass to move; `factor` the
-    logarithm of what any one of them is off by.
+    `due` holds the required column sums. `price` is the price of mass, or the constant that was added to all of `gamma`
+    to centre it: `at` keeps the scalings from before, so the row potentials are `at.potential - price`. `error` is the
+    total error of all free columns, relative to the target weight or the mass to move; `factor` is the largest error
+    of a single column, as a logarithm.
     """
 
     gamma: np.ndarray
@@ -89,7 +89,7 @@ class Point(NamedTuple):
 class Ascent(NamedTuple):
     """Where an ascent ended, after how many passes over all pairs (or a kept kernel), and whether it got stuck.
 
-    The first five are those of the last `Point`.
+    The first five fields come from the last `Point`.
     """
 
     gamma: np.ndarray
@@ -104,7 +104,7 @@ class Ascent(NamedTuple):
 
 @register_jitable
 def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
-    """The potential of the dummy source and its row of the plan, without the dummy target if mass is fixed."""
+    """The potential of the dummy source and its row of the plan; without the dummy target if the mass is fixed."""
     dummy = -np.inf if dual.amount > 0 else dual.rule.dummy
     highest = max(dummy, np.max(h))
     log_sum = highest + math.log(np.sum(np.exp(h - highest)) + math.exp(dummy - highest))
@@ -116,13 +116,13 @@ def dummy_source(dual: Dual, h: np.ndarray) -> tuple[float, np.ndarray]:
 
 @register_jitable
 def due(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
-    """What rows or columns of these potentials must sum to."""
+    """The required sums of rows or columns with these potentials."""
     return weights * np.exp(np.minimum(-softness * potential, constants.HIGHEST)) if softness > 0 else weights
 
 
 @register_jitable
 def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.ndarray:
-    """What potentials of rows or columns add to the dual value: the integral of what these are due."""
+    """What potentials of rows or columns add to the dual value: the integral of `due`."""
     if softness > 0:
         return weights * np.expm1(np.minimum(-softness * potential, constants.HIGHEST)) / -softness
     return weights * potential
@@ -130,9 +130,9 @@ def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.nda
 
 @register_jitable
 def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.ndarray, float]:
-    """Rows that move the amount in all, the price of mass included in their potentials; what it moves; the price.
+    """Rows that move the amount in total, with the price in their potentials; what the price moves; the price.
 
-    Of a row, the price moves the part that is not held by its weight: all of a slack one, what the dummy has of others.
+    The price moves the part of a row that its weight does not hold: all of a slack row, the dummy's part of others.
     """
     rule, row_sums = dual.rule, np.maximum(at.row_sums, NOTHING)
     if dual.augmented:
@@ -155,9 +155,9 @@ def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.
 
 @register_jitable
 def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
-    """Rows at the constant for all of `gamma` that makes both sides due the same; its spill; the constant."""
+    """Rows after adding the constant to `gamma` that makes both sides due the same mass; its spill; the constant."""
     of_rows, softness = dual.rule.softness, dual.softness
-    share = of_rows / (1 + of_rows)  # of the constant, the rows take the rest back
+    share = of_rows / (1 + of_rows)  # of the constant; the rows take the rest back
     missing = log_due(dual.target_weights, gamma, softness) - log_due(dual.source_weights, at.potential, of_rows)
     constant = missing / (softness + share)
     columns = np.exp(share * constant) * at.columns
@@ -167,7 +167,7 @@ def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.n
 
 @register_jitable
 def log_due(weights: np.ndarray, potential: np.ndarray, softness: float) -> float:
-    """The logarithm of what all rows or columns are due."""
+    """The logarithm of the total that all rows or columns are due."""
     exponents = chosen(weights > 0, -softness * potential, NOTHING)
     highest = np.max(exponents)
     return highest + math.log(np.sum(weights * np.exp(exponents - highest)))
@@ -180,7 +180,7 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
     at, price = softmin.balance(h, rule), 0.0
     soft = rule.softness > 0 or softness > 0
-    centre = soft and rule.cap > 0 and dual.cap > 0  # caps determine what potentials have in common
+    centre = soft and rule.cap > 0 and dual.cap > 0  # caps determine the common constant of the potentials
     spill = np.zeros((int(fixed or centre) + int(dual.augmented), nu.size))
     if fixed:
         at, spill[-1], price = at_fixed_mass(softmin, dual, at)
@@ -202,14 +202,14 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     gradient = (goal - columns) * free
     factor = np.max(np.abs(log_ratio(goal, columns, free)))
     unit = max(dual.amount, constants.SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
-    lost = soft and np.max(columns) <= constants.LEAST * total  # so far off that everything underflows
+    lost = soft and np.max(columns) <= constants.LEAST * total  # so far from the solution that everything underflows
     error = np.inf if lost else np.sum(np.abs(gradient)) / unit
     return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
 
 
 @register_jitable
 def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """log(due / c) of the free columns."""
+    """log(due / columns) for the free columns."""
     due = chosen(free, due, 1.0)
     return np.log(due / chosen(free, np.maximum(columns, 1e-200 * due), 1.0))
 
@@ -245,7 +245,7 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
 def conjugate_gradients(
     softmin: Any, dual: Dual, point: Point, equations: Equations, most_sweeps: int
 ) -> tuple[np.ndarray, int, bool]:
-    """The Newton step up to a residual, the number of sweeps it took, and whether they were enough."""
+    """The Newton step up to a residual, the number of sweeps it took, and whether these were enough."""
     diagonal, residual = equations.diagonal, equations.right
     d, direction = np.zeros(residual.size), residual / diagonal
     size = np.sum(residual * direction)
@@ -258,7 +258,7 @@ def conjugate_gradients(
         product = (diagonal * direction - product) * point.free
         sweeps += 1
         bend = np.sum(direction * product)
-        if bend <= constants.FLAT * np.sum(direction * diagonal * direction):  # flat as far as rounding can tell
+        if bend <= constants.FLAT * np.sum(direction * diagonal * direction):  # flat up to rounding
             return (d if sweeps > 1 else direction), sweeps, False
         d = d + (size / bend) * direction
         residual = residual - (size / bend) * product
@@ -281,7 +281,7 @@ def climb(
     passes_before: int,
     direct: bool,
 ) -> Ascent:
-    """Newton steps at one epsilon until error and factor are below their goals; `direct` says how to solve for them."""
+    """Newton steps at one epsilon until error and factor meet their goals; `direct` says how to compute the steps."""
     point = evaluate(softmin, dual, gamma)
     each, least = 3 if dual.amount > 0 else 1, constants.LEAST_DAMPING
     passes, steps, damping, longest = each, 0, constants.FIRST_DAMPING, constants.LONGEST_STEP
@@ -313,10 +313,10 @@ def climb(
             if damping == 0:  # where the dual hardly bends, a step needs very little damping
                 least = least / constants.LESS_DAMPING**3
             damping = max(constants.MORE_DAMPING * damping, constants.FIRST_DAMPING)
-            moved = np.max(np.abs(trial.at.h - point.at.h))  # by what all have in common, too
+            moved = np.max(np.abs(trial.at.h - point.at.h))  # including the common constant
             if longest > constants.LONGEST_STEP or moved > 1.1 * constants.LONGEST_STEP:
                 longest = constants.LONGEST_STEP
-                point = evaluate(softmin, dual, point.gamma)  # where the kernel of the trial may not reach
+                point = evaluate(softmin, dual, point.gamma)  # the kernel of the trial may not serve this point
                 passes += each
         else:
             stalled = True
@@ -325,7 +325,7 @@ def climb(
 
 @register_jitable
 def within(dual: Dual, gamma: np.ndarray) -> np.ndarray:
-    """The nearest target potentials that are feasible; the price of mass takes what they have in common."""
+    """The nearest feasible target potentials; the price of mass takes their common constant."""
     gamma = np.minimum(gamma, dual.cap)
     if dual.amount > 0:
         gamma = gamma - np.max(chosen(dual.target_weights > 0, gamma, NOTHING))
@@ -345,9 +345,9 @@ def ascend(
 ) -> Ascent:
     """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
 
-    `size`, the scale of the potentials, decides how large. From one level to the next potentials are extrapolated:
-    towards zero they become linear in epsilon. `climb` is the function above, or its compiled form. `direct` says that
-    Newton's equations are few enough to be solved directly from the start.
+    `size`, the scale of the potentials, decides how large the first epsilon is. Potentials are extrapolated from one
+    level to the next: they become linear in epsilon as it goes to zero. `climb` is the function above, or its compiled
+    form. `direct` says that Newton's equations are few enough to be solved directly from the start.
     """
     level, factor = max(epsilon, constants.FIRST_SHARE * size), constants.FIRST_FACTOR
     gamma = np.zeros(dual.target_weights.size)

@@ -1,4 +1,4 @@
-"""Entropic batches: on the CPU problem by problem on all cores, on a GPU all at once."""
+"""Entropic batches: problem by problem on all CPU cores, or all at once on a GPU."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.solution import Solution
 
-# Progress is told, and Ctrl-C heard, after each round of about this many pairs a thread.
+# Progress is reported, and Ctrl-C handled, after each round of about this many pairs per thread.
 PAIRS_PER_ROUND = 2**20
 
-# The most sources or targets of a problem that one program on a GPU solves on its own.
+# The most sources or targets of a problem that a single GPU program can solve.
 LARGEST_ON_GPU = 128
 
 
@@ -52,7 +52,7 @@ def solve_entropic_batch(
     round_size = threads * max(1, PAIRS_PER_ROUND // max(1, n * m))
     for start in range(0, batch, round_size):
         stop = min(start + round_size, batch)
-        # Decided here, the problems of a round are solved the same way, whichever thread is ahead.
+        # Decide here, so that all problems of a round are solved the same way, whichever thread is ahead.
         one_way = replace(solver, compiled=worth_compiling()) if solver.compiled is None else solver
         run_together([partial(solve_some, one_way, start + k, stop, threads) for k in range(threads)])
         done = [solution for solution in solutions[:stop] if solution is not None]
@@ -62,13 +62,13 @@ def solve_entropic_batch(
 
 
 def fits_one_program(marginals: Marginals, shape: tuple[int, int]) -> bool:
-    """Whether Triton is there, and one program of it knows the model and can hold a problem of this shape."""
+    """Whether Triton is installed, and one of its programs can solve this model and hold a problem of this shape."""
     return marginals == AtMost() and min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
 
 
 @cache
 def has_triton() -> bool:
-    """Whether Triton is installed; says so, once, if it is not."""
+    """Whether Triton is installed; warns once if it is not."""
     try:
         import triton  # noqa: F401
     except ImportError:
@@ -79,7 +79,7 @@ def has_triton() -> bool:
 
 
 def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
-    """One launch and one synchronisation for all problems."""
+    """Solve all problems with one launch and one synchronisation."""
     import torch
 
     from adaptive_ot.entropic.triton import NUMBERS, solve_batch
@@ -106,7 +106,7 @@ def plan_on_gpu(cost: Any, source_weights: Any, solver: Entropic) -> tuple[Any, 
     """The plan that `solve` finds for adaptive transport, without its certificate: the host never waits for the GPU.
 
     Targets have equal weights. The second result is 1 if the plan misses the tolerance of the solver, otherwise 0. The
-    problem must fit one program.
+    problem must fit into one program.
     """
     import torch
 
@@ -116,4 +116,4 @@ def plan_on_gpu(cost: Any, source_weights: Any, solver: Entropic) -> tuple[Any, 
     weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
     settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
     plans, found = solve_batch(cost[None], weights, *settings)
-    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # true for NaN, too
+    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # 1 for NaN, too

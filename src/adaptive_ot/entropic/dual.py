@@ -1,4 +1,4 @@
-"""What every model is to the entropic ascent: which points take part, its dual, where to start, and its potentials."""
+"""Translate models for the entropic ascent: the points that take part, the dual, the start, and the potentials."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from adaptive_ot.entropic.ascent import Ascent, Dual
     from adaptive_ot.entropic.solver import Entropic
 
-# Weights below this part of the largest count as zero: their reciprocals would be infinite.
+# Weights below this share of the largest one count as zero: their reciprocals would be infinite.
 MINUTE = 1e-250
 
-# Stands for an infinite potential: of a point that no allowed pair reaches, or of one without a cap.
+# Stands for an infinite potential, of a point that no allowed pair reaches, or for no cap at all.
 FAR = -NOTHING
 
-# Less than this part of the mass to move is missing only by rounding.
+# If less than this share of the mass to move is missing, the cause is rounding.
 MISSING = 1e-9
 
 
-# The most mass that allowed pairs can move between weights: a question for an exact solver, which `solve` passes on.
+# The most mass that allowed pairs can move between weights. An exact solver computes it; `solve` passes it in.
 Movable = Callable[[Any, np.ndarray, np.ndarray], float]
 
 
@@ -51,7 +51,7 @@ def task_of(problem: Problem, movable: Movable) -> Task:
     if not marginals.prescribes_mass and source.bounded and target.bounded:
         return Task(mu, nu, 0.0, most)
     pairs = problem.cost.allowed_pairs()
-    if pairs is not None:  # a point that cannot be reached has no part in the plan
+    if pairs is not None:  # a point that cannot be reached takes no part in the plan
         mu = np.where(pairs @ (nu > 0) > 0, mu, 0.0) if source.soft else mu
         nu = np.where(pairs.T @ (mu > 0) > 0, nu, 0.0) if target.soft else nu
     if not marginals.prescribes_mass:
@@ -68,7 +68,7 @@ def task_of(problem: Problem, movable: Movable) -> Task:
 
 
 def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
-    """The constants of a model in one of the three forms."""
+    """The dual of a model in one of the three forms."""
     from adaptive_ot.entropic.ascent import Dual
 
     mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
@@ -78,7 +78,7 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     for side, weights, total in zip((source, target), (mu, nu), totals, strict=True):
         lost += (total - weights.sum()) * (side.tau / solver.epsilon) if side.soft else 0.0
     if source.soft and source == target:
-        # Both sides move the same mass, so their weights may be scaled to the same total: potentials shift, no more.
+        # Both sides move the same mass, so their weights may be scaled to the same total: this only shifts potentials.
         roots = math.sqrt(mu.sum()), math.sqrt(nu.sum())
         total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
         tilt = 0.5 * source.tau * math.log(mu.sum() / nu.sum())
@@ -90,9 +90,9 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     capped, total = source.bounded and target.bounded, mu.sum() + nu.sum()
     with_dummies = capped and solver.entropy == "augmented"
     if with_dummies and not (task.amount > 0 and task.amount >= (1 - solver.tolerance) * max(mu.sum(), nu.sum())):
-        # The reference is the product of the weights, dummies included, over their total: free of scale.
+        # The reference is the product of the weights, dummies included, divided by their total: it is scale-free.
         rule = RowRule(np.full(mu.size, math.log(total)), log_mu - math.log(total), math.inf, math.log(mu.sum()), share)
-        # Something has to be left to the dummies: to move all that can takes an infinite price.
+        # Something has to be left to the dummies: moving all mass that can move takes an infinite price.
         amount = min(task.amount, (1 - solver.tolerance) * task.most)
         constant = amount * log_exchange(mu, nu, amount) if amount > 0 else 0.0
         return Dual(mu, nu, rule, log_nu, True, constant, math.inf, amount)
@@ -102,13 +102,13 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
         rule = RowRule(log_mu, sources, of_rows, -math.inf, share)
         return Dual(mu, nu, rule, targets, False, lost, of_columns, task.amount, taus, tilt)
     rule, constant = RowRule(np.zeros(mu.size), log_mu, of_rows, -math.inf, share), lost + totals[0] * totals[1]
-    if with_dummies:  # all weights move on both sides, so that only the reference differs
+    if with_dummies:  # all mass moves on both sides, so only the reference differs
         constant = task.amount * (1 + math.log(total) + log_exchange(mu, nu, task.amount))
     return Dual(mu, nu, rule, log_nu, False, constant, of_columns, task.amount, taus, tilt)
 
 
 def log_exchange(mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
-    """By how much dummies that exchange an amount exceed their reference, as a logarithm."""
+    """The log ratio of an amount exchanged between the dummies to its reference."""
     return math.log(amount / mu.sum()) + math.log((mu.sum() + nu.sum()) / nu.sum())
 
 
@@ -118,20 +118,20 @@ def log_weights(weights: np.ndarray) -> np.ndarray:
 
 
 def first_size(problem: Problem) -> float:
-    """The size of the potentials: where the ascent starts."""
+    """The typical size of the potentials, which decides where the ascent starts."""
     sides, costs = problem.marginals.sides, problem.cost.sample()
     lowest = float(costs.min()) if math.prod(costs.shape) else 0.0
     if not problem.marginals.prescribes_mass and all(side.bounded for side in sides):
         return max(0.0, -lowest)
     highest = float(costs[costs < math.inf].max())
-    if any(side.soft for side in sides):  # what cannot move costs tau
+    if any(side.soft for side in sides):  # mass that cannot move costs tau
         tau = max(side.tau for side in sides if side.soft)
         return max(highest, -lowest, tau * (problem.cost.allowed_pairs() is not None))
     return highest - lowest
 
 
 def lowest_cost(cost: Cost) -> float:
-    """The lowest cost, for point costs among a sample."""
+    """The lowest cost; for point costs, the lowest in a sample."""
     costs = cost.sample()
     return float(costs.min()) if math.prod(costs.shape) else 0.0
 
@@ -145,14 +145,14 @@ class Potentials(NamedTuple):
 
 
 def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> Potentials:
-    """Those at the end of an ascent; targets without weight have none yet."""
+    """The potentials at the end of an ascent; targets without weight have none yet."""
     at, shift = end.at, dual.shift(end.at.h)
     price = end.price if dual.amount > 0 else 0.0
     if dual.augmented and dual.amount > 0:
         price += log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
     f = epsilon * (at.potential - end.price) + dual.tilt
     g = epsilon * (end.gamma + shift) - dual.tilt
-    # Points without weight have no part in the ascent: theirs are potentials of the exact problem.
+    # Points without weight take no part in the ascent: they get potentials of the exact problem.
     weighs = dual.source_weights > 0
     least = lowest_cost(problem.cost) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
     f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))

@@ -3,14 +3,14 @@
 The solver asks two main questions about a cost at a given epsilon. With P(h) the row-stochastic matrix
 exp(h_j - C_ij / epsilon) / (row sum):
 
-- `balance(h, rule)`: the sum of every row and, once a rule has scaled each row, of every column.
+- `balance(h, rule)`: the sum of every row and, once a rule has scaled each row, the sum of every column.
 - `curvature(balanced, rule, weights, x)`: the product  G^T diag(weights) G x  with the plan G found by `balance`.
 
-A `Softmin` answers them, with Numba or NumPy on the CPU and with torch on a GPU; the solver does not know which.
+A `Softmin` answers both, with Numba or NumPy on the CPU and with torch on a GPU; the solver need not know which.
 
-Exponentials are the expensive part, so they are kept as a matrix P that is row-stochastic at the column scalings h it
-was made for ("stabilised scaling"). Near these scalings, P times exp(h - h then) gives the same sums without any
-exponential.
+Exponentials are the expensive part, so they are kept as a matrix P that is row-stochastic at the column scalings h0 for
+which it was computed ("stabilised scaling"). For h near h0, P times exp(h - h0) gives the sums without any further
+exponential of a pair.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-# The logarithm of nothing: finite, so that differences are.
+# The logarithm of zero: finite, so that differences are finite, too.
 NOTHING = -1e30
 
-# Exponentials below e^-LOST are zero: far below any precision, and far above denormal numbers, which are slow.
+# Exponentials below e^-LOST count as zero: far below any precision, but far above denormal numbers, which are slow.
 LOST = 450.0
 
-# No exponent is larger, or the exponential would be infinite.
+# No exponent may be larger, or the exponential would be infinite.
 LARGEST_EXPONENT = 700.0
 
-# How far, in units of epsilon, the column scalings may move before P is made anew: a dense P leaves no pair out. Of a
-# sparse one, row sums move no farther, so entries below e^-(2 * REACH + NEGLIGIBLE) of a row stay below e^-NEGLIGIBLE,
-# less than rounding.
+# How far, in units of epsilon, the column scalings may move before P is recomputed. A dense P omits no pair. For a
+# sparse P, row sums move no farther than the scalings, so entries below e^-(2 * REACH + NEGLIGIBLE) of a row stay below
+# e^-NEGLIGIBLE, less than rounding.
 DENSE_REACH, SPARSE_REACH = 150.0, 10.0
 NEGLIGIBLE = 40.0
 
-# Added to the diagonal of Newton's equations one after the other: rounding can make the matrix slightly indefinite.
+# Tried in turn on the diagonal of Newton's equations: rounding can make the matrix slightly indefinite.
 RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
 
 
@@ -44,9 +44,9 @@ class RowRule(NamedTuple):
     """How a row of the dual is maximised once the columns are fixed, in units of epsilon.
 
     With L the log-sum-exp of the row, its potential is  min(cap, (total - log(e^L + e^dummy)) / (1 + softness)),  and
-    the row of the plan is  e^(potential + reference + h_j - C_ij / epsilon). A dummy column (augmented form) has a
-    `dummy` above -inf, the inequality forms a `cap` of 0; where sums are penalised, `softness` is epsilon over the
-    price of their divergence. A row without weight has a potential too, but a reference of NOTHING: it is empty.
+    the row of the plan is  e^(potential + reference + h_j - C_ij / epsilon). The augmented form has a dummy column
+    (`dummy` above -inf), the inequality forms have a `cap` of 0. Where sums are penalised, `softness` is epsilon over
+    the price of their divergence. A row without weight has a potential too, but a reference of NOTHING: it is empty.
     `smallest_share` is the smallest part of a row that can matter to some column.
     """
 
@@ -107,9 +107,9 @@ class Finished(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """P, made for the column scalings `h`, where the rows had the log-sum-exp `row_sums`.
+    """P, computed for the column scalings `h`, where the rows had the log-sum-exp `row_sums`.
 
-    A matrix of NumPy or torch or, if that has no rows, in CSR form; None if the entries are not kept.
+    `matrix` is a NumPy or torch matrix; if it has no rows, P is in CSR form; if it is None, the entries are not kept.
     """
 
     h: np.ndarray
@@ -120,7 +120,7 @@ class Kernel(NamedTuple):
     values: np.ndarray = np.zeros(0)
 
     def reaches(self, h: np.ndarray) -> bool:
-        """Whether P serves these scalings."""
+        """Whether P can be used for these scalings."""
         return np.abs(h - self.h).max(initial=0.0) <= (DENSE_REACH if len(self.matrix) else SPARSE_REACH)
 
 
@@ -135,10 +135,10 @@ class Softmin(ABC):
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape, self.epsilon = shape, 1.0
         self.kernel: Kernel | None = None
-        self.row_sums = np.full(shape[0], -np.inf)  # the last ones known, a guess for the next
+        self.row_sums = np.full(shape[0], -np.inf)  # the last known row sums, a guess for the next
 
     def scale(self, epsilon: float) -> None:
-        """Take all further sums at this epsilon."""
+        """Compute all further sums at this epsilon."""
         if epsilon != self.epsilon:
             self.row_sums = self.row_sums * (self.epsilon / epsilon)
             self.epsilon, self.kernel = epsilon, None
@@ -162,16 +162,16 @@ class Softmin(ABC):
         return growth * self._curvature(kernel, factors, growth * x)
 
     def solve_directly(self, at: Balanced, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
-        """Solve Newton's equations; False if that would take too long, or if they are not positive definite."""
+        """Solve Newton's equations; False if that would take too long, or if the matrix is not positive definite."""
         weights, diagonal, spill, free, right = equations
         kernel = self._kernel_at(at)
         growth, factors = plan_factors(kernel, at, rule, weights)
-        scale = free / np.sqrt(diagonal)  # to a diagonal of ones, and without the columns that are not free
+        scale = free / np.sqrt(diagonal)  # scales the diagonal to ones and removes the columns that are not free
         solved, x = self._solve(kernel, factors, growth * scale, spill * scale, scale * right)
         return solved, scale * x
 
     def _kernel_at(self, at: Balanced) -> Kernel:
-        """The kept kernel if it serves the scalings of `at`, otherwise one without entries: they are made on use."""
+        """The kept kernel if it serves the scalings of `at`, otherwise one whose entries are computed on use."""
         kernel = self.kernel
         return kernel if kernel and kernel.reaches(at.h) else Kernel(at.h, at.row_sums, None)
 

@@ -1,4 +1,4 @@
-"""The entropic solver: three readings of entropy-regularised adaptive transport, one dual, one ascent."""
+"""The entropic solver: three forms of entropy-regularised adaptive transport with one dual and one ascent."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SMALL = 2**18
 # Without compiled code, Newton's equations for up to this many targets are solved fastest by LAPACK.
 FEW_TARGETS = 256
 
-# Pairs of a plan that move less than this part of their source's weight, over the number of targets, are not listed.
+# Pairs that move less than this share of their source's weight, divided by the number of targets, are not listed.
 NEGLIGIBLE_SHARE = 2.0**-53
 
 
@@ -43,23 +43,23 @@ class Entropic:
     Parameters
     ----------
     epsilon
-        How much entropy, in units of the cost. The plan tends to an exact one as it goes to zero.
+        Strength of the entropy, in units of the cost. The plan tends to an exact one as `epsilon` goes to zero.
     entropy
         ``"augmented"`` (default): Sinkhorn's problem with one dummy source and one dummy target at zero cost, which
-        take what does not move. ``"product"``: epsilon KL(G | mu nu^T) under the constraints. ``"counting"``:
-        epsilon sum G (log G - 1) under the constraints. `Equal` and `SoftKL` leave nothing to dummies: with these,
-        "augmented" is "product".
+        take the mass that does not move. ``"product"``: epsilon KL(G | mu nu^T) under the constraints. ``"counting"``:
+        epsilon sum G (log G - 1) under the constraints. `Equal` and `SoftKL` leave nothing to dummies, so
+        "augmented" then means "product".
     tolerance
-        How far the column sums may be from what they must be, in all, relative to the total target weight, or to the
-        mass of `FixedMass`. Where weights are upper bounds the plan is scaled down to them afterwards, so it never
+        Allowed total deviation of the column sums from their required values, relative to the total target weight, or
+        to the mass of `FixedMass`. Where weights are upper bounds, the plan is scaled down afterwards, so it never
         exceeds them.
     max_iterations
-        Give up after this many passes over all pairs, or over the kernel kept of them.
+        Give up after this many passes over all pairs, or over the stored kernel.
     compiled
         Whether small dense problems on the CPU are solved by compiled code. By default they are if that code is on disk
         already, or once this process has solved so many problems that compiling, which takes about a minute, pays off.
-        Both ways meet the tolerance but differ in the last digits; set True or False where these have to be the same
-        in every process.
+        Both ways meet the tolerance but differ in the last digits; set True or False if these have to be the same in
+        every process.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class Entropic:
         }
         if self.compiled is not None:
             check.instance("compiled", self.compiled, bool)
-        for name, number in numbers.items():  # whatever kind of number they were given as
+        for name, number in numbers.items():  # stored as plain numbers, whatever type was passed
             object.__setattr__(self, name, number)
 
 
@@ -103,9 +103,9 @@ def solve_entropic(
 
 
 def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
-    """The solver with a tolerance at which a large price of divergence does not show in the value.
+    """The solver with a tolerance strict enough that a large price of divergence does not affect the value.
 
-    A share x of the column sums that is missing costs about tau x^2 / 2, beside costs of the size of the potentials.
+    If a share x of the column sums is missing, that costs about tau x^2 / 2; costs are of the size of the potentials.
     """
     prices = [side.tau for side in problem.marginals.sides if side.soft]
     if not prices:
@@ -118,8 +118,8 @@ def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
 def ascend(
     problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, report: Callable[[Progress], None]
 ) -> Ascent:
-    """Run the ascent: compiled around a small problem where that is worth it, or step by step around the softmin."""
-    # Numba takes half a second to import; only those who solve pay for it.
+    """Run the ascent: compiled for a small problem if that is worth it, otherwise step by step with the softmin."""
+    # Numba takes half a second to import; only a solve should pay for it.
     from adaptive_ot.entropic import ascent as _ascent
     from adaptive_ot.entropic import small
 
@@ -136,7 +136,7 @@ def ascend(
 
 
 def teller(report: Callable[[Progress], None]) -> Callable[[float, int, float], None]:
-    """What an ascent calls before every step."""
+    """The function that an ascent calls before every step."""
 
     def tell(level: float, passes: int, error: float) -> None:
         report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
@@ -157,7 +157,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
     if target.bounded:
         factors = fitting(finished.columns, nu, dual.amount)
-        if (factors < 1).any():  # once more, with these scaled down
+        if (factors < 1).any():  # once more, with these columns scaled down
             finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
     if cost.layout == "sparse":
         transport: Transport = ListedTransport(cost.shape, finished.plan)
@@ -170,7 +170,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     g = np.where(dual.target_weights > 0, g, np.minimum(bound.target_potential, FAR))
     value = finished.value + marginals.penalty(mu, nu, rows, columns)
     status = status_of(ascent.error, solver, ascent.stalled)
-    if not math.isfinite(value - bound.value):  # exponents without a digit left: nothing is known
+    if not math.isfinite(value - bound.value):  # the exponents have no correct digit left: nothing is known
         status = Status.IMPRECISE
     return Solution.certified(
         problem,
@@ -189,24 +189,24 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
 
 
 def fitting(columns: np.ndarray, nu: np.ndarray, amount: float) -> np.ndarray:
-    """What to scale columns down by to meet their weights, and the mass to move, if there is one."""
+    """Factors that scale columns down to their weights, and to the prescribed mass if there is one."""
     factors = np.divide(nu, columns, out=np.ones(nu.size), where=columns > nu)
     mass = float((factors * columns).sum())
     return factors * (amount / mass) if 0 < amount < mass else factors
 
 
 def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
-    """What an ascent that ended with this error has come to."""
+    """The status of an ascent that ended with this error."""
     if error <= solver.tolerance:
         return Status.CONVERGED
     return Status.IMPRECISE if stalled else Status.ITERATION_LIMIT
 
 
 def nothing_to_move(problem: Problem) -> Solution:
-    """The solution where one side weighs nothing, so that no mass can move."""
+    """The solution if one side has no weight, so that no mass can move."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
     rows, columns, none = np.zeros(mu.size), np.zeros(nu.size), np.zeros(0, np.int64)
-    # A side without weight may have any potential: one that is low enough leaves the other side free.
+    # A side without weight may have any potential; a low one does not constrain the other side.
     f = np.full(mu.size, FAR if marginals.sides[0].soft else 0.0)
     if not mu.any() and not marginals.sides[0].soft:
         for start, costs in problem.blocks():
@@ -240,7 +240,7 @@ def softmin_for(cost: Any) -> Softmin:
 
 
 class TiledTransport(Transport):
-    """The plan of two point clouds: made from the potentials where it is asked for, a block of rows at a time."""
+    """The plan of two point clouds, computed on demand from the potentials, one block of rows at a time."""
 
     def __init__(
         self,

@@ -1,10 +1,10 @@
-"""Adaptive transport where all weights are equal: which sources and targets to pair, if at all.
+"""Adaptive transport where all weights are equal: an assignment in which points may stay unpaired.
 
-The method of Jonker and Volgenant (1987), in which a row may also stay alone at cost zero. Prices of the columns (the
-potentials g <= 0) only fall, and only those of paired columns, so the pairs at the end are optimal. First the rows bid
-for columns as in an auction; the rows left waiting then get theirs along shortest alternating paths.
+This is the method of Jonker and Volgenant (1987), except that a row may also stay alone at cost zero. The prices of
+columns (the potentials g <= 0) only fall, and only for paired columns, so the final pairs are optimal. First the rows
+bid for columns as in an auction; the rows left waiting are then paired along shortest alternating paths.
 
-Loops instead of array expressions: they compile in a fraction of the time.
+We write loops instead of array expressions because they compile in a fraction of the time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from adaptive_ot._jit import kernel, lower
 
 ALONE = -1
 
-# After this many bids for every row the shortest paths, which end in any case, take over.
+# After this many bids per row, shortest paths take over; they always terminate.
 BIDS_PER_ROW = 3
 
 
@@ -23,7 +23,7 @@ BIDS_PER_ROW = 3
 def assign(cost, partner, price, most_steps):
     """Fill in the partner of every row (ALONE if it has none) and the price of every column.
 
-    Returns how many times a row was looked at; more than `most_steps` means that it gave up.
+    Returns how many times a row was examined; more than `most_steps` means that the method gave up.
     """
     n, m = cost.shape
     owner, taken, waiting = np.empty(m, np.int64), np.empty(m), np.empty(n, np.int64)
@@ -86,9 +86,9 @@ def _bid(cost, partner, owner, price, waiting):
 
 @kernel
 def _augment(cost, partner, owner, taken, price, start):
-    """Dijkstra from a waiting row to the nearest end: a column without owner, or a row that had better be alone.
+    """Dijkstra from a waiting row to the nearest end: a column without an owner, or a row that is better left alone.
 
-    Returns the number of rows looked at.
+    Returns the number of rows examined.
     """
     m = price.size
     distance, open_price, closed_distance = np.empty(m), np.empty(m), np.empty(m)
@@ -126,7 +126,7 @@ def _augment(cost, partner, owner, taken, price, start):
             end, end_row = offset, row
         open_price[column], distance[column] = -np.inf, np.inf  # never nearer again
     for k in range(count):
-        price[closed[k]] -= max(0.0, nearest - closed_distance[k])  # less than 0 by rounding only
+        price[closed[k]] -= max(0.0, nearest - closed_distance[k])  # negative only by rounding
     if column == ALONE and end_row != start:
         column, partner[end_row] = partner[end_row], ALONE
     while column != ALONE:

@@ -1,4 +1,4 @@
-"""Many small problems at once: a kernel solves one after the other, and threads share them."""
+"""Many small problems at once: threads share the problems, and a kernel solves one after the other."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from adaptive_ot.exact.solver import Exact, solve_exact
 from adaptive_ot.exact.weights import common_unit, fill_rounded, fit
 from adaptive_ot.solution import Solution, Status, marginal
 
-# Problems of more pairs get a solver that looks at few of them, and threads, of their own.
+# Larger problems are solved one by one, each by a solver that examines few pairs and has its own threads.
 SMALL = 2**16
 
-# A thread is worth its while from this many pairs on, and solves so many between two looks at the clock and at Ctrl-C.
+# A thread pays off from this many pairs, and solves this many between two checks of the clock and of Ctrl-C.
 PAIRS_PER_THREAD = 2**15
 PAIRS_PER_CALL = 2**20
 
 
 def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
-    """Solve small problems with kernels; the others, and those a kernel cannot certify as optimal, one by one."""
+    """Solve small problems with kernels; large ones, and any that a kernel cannot certify as optimal, one by one."""
     if problems.marginals.exact_method != "adaptive":
         return _one_by_one(problems, solver, report)
     batch, n, m = problems.cost.shape
@@ -49,12 +49,12 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
         limits = solver.pivot_limit(n + m), float(solver.tolerance)
 
         def solve_share(part: slice) -> None:
-            # Kernels that know only float64 are compiled once.
+            # With float64 only, every kernel is compiled once.
             cost = costs[part].astype(np.float64, copy=False)
             mu, nu = problems.source_weights[part], problems.target_weights[part]
             unit = common_unit(mu, nu)
             matches = (unit > 0) & (mu[:, 0] == nu[:, 0]) if n and m else unit > 0
-            # Two kernels, so that only what is needed is compiled.
+            # Two kernels, so that only the needed one is compiled.
             for solve, these in ((_match_all, matches), (_flow_all, ~matches)):
                 if these.any():
                     solve(these, cost, mu, nu, unit, *limits, pairs.part(part), answers.part(part), optimal[part])
@@ -83,7 +83,7 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
 
 
 def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
-    """Solve models that the kernels do not know."""
+    """Solve models that the kernels do not support."""
     solutions: list[Solution] = []
     pivots = 0
 
@@ -138,7 +138,7 @@ def _flow_all(these, cost, mu, nu, unit, max_pivots, tolerance, pairs, answers, 
 
 @kernel
 def _certify(b, cost, mu, nu, tolerance, pairs, answers):
-    """Fill in what follows from the pairs of a problem and its source potentials; returns whether it is optimal."""
+    """Fill in the answers from the pairs and the source potentials of a problem; returns whether they are optimal."""
     rows, columns, mass = pairs.rows[b], pairs.columns[b], pairs.mass[b]
     f, g = answers.source_potential[b], answers.target_potential[b]
     source_marginal, target_marginal = answers.source_marginal[b], answers.target_marginal[b]
@@ -161,7 +161,7 @@ def _certify(b, cost, mu, nu, tolerance, pairs, answers):
 
 @kernel
 def _match(cost, weight, max_steps, rows, columns, mass, f, g):
-    """Solve an assignment; returns how many pairs there are, -1 if it took too many steps, and the steps."""
+    """Solve an assignment; returns the number of pairs (-1 after too many steps) and the number of steps."""
     partner = np.empty(f.size, np.int64)
     steps = assign(cost, partner, g, max_steps)
     count = 0
@@ -176,7 +176,7 @@ def _match(cost, weight, max_steps, rows, columns, mass, f, g):
 
 @kernel
 def _flow(cost, mu, nu, unit, max_pivots, rows, columns, mass, f):
-    """Solve by the simplex, over all negative pairs; returns like `_match`."""
+    """Solve by the simplex over all negative pairs; returns the same as `_match`."""
     n, m = mu.size, nu.size
     i, j, costs = pairs_below(cost, 0.0, cost.size)
     source, target, real = np.empty(n, np.int64), np.empty(m, np.int64), np.empty(n + m)
@@ -189,7 +189,7 @@ def _flow(cost, mu, nu, unit, max_pivots, rows, columns, mass, f):
         fill_rounded(mu, nu, i, j, True, source, target, real)
     arcs, tree = _all_slack(source, target, i, j, costs)
     limit = min(max_pivots, PIVOTS_PER_NODE * tree.parent.size)
-    first = n + m if arcs.cost.size > n + m else 0  # look at the pairs before the slack arcs
+    first = n + m if arcs.cost.size > n + m else 0  # price the pairs before the slack arcs
     pivots, _, finished = optimise(tree, np.uint32(n), arcs, 0.0, first, limit, WORK_PER_CALL)
     for k in range(n):
         f[k] = min(tree.potential[k], 0.0)
@@ -207,7 +207,7 @@ def _flow(cost, mu, nu, unit, max_pivots, rows, columns, mass, f):
 
 @kernel
 def _list_carrying(tree, sources, flow, least, rows, columns, mass):
-    """`carrying_pairs`, sorted by counting: returns how many there are."""
+    """`carrying_pairs`, sorted by counting; returns the number of pairs."""
     root = tree.parent.size - 1
     row_of, column_of, nodes = np.empty(root, np.int64), np.empty(root, np.int64), np.empty(root, np.int64)
     by_column, count = np.empty(root, np.int64), 0
@@ -227,7 +227,7 @@ def _list_carrying(tree, sources, flow, least, rows, columns, mass):
 
 @kernel
 def _sort(nodes, count, keys, out):
-    """Write the nodes to `out` by their keys, otherwise in the order they have."""
+    """Write the nodes to `out`, sorted by their keys; nodes with equal keys keep their order."""
     start = np.zeros(keys.size + 1, np.int64)
     for k in range(count):
         start[keys[nodes[k]] + 1] += 1
@@ -241,7 +241,7 @@ def _sort(nodes, count, keys, out):
 
 @register_jitable
 def _all_slack(source, target, rows, columns, costs):
-    """`slack_arcs`, `add_arcs` and `slack_tree` in loops, which compile faster, for pairs whose target takes any."""
+    """`slack_arcs`, `add_arcs` and `slack_tree` as loops, which compile faster; skips targets without weight."""
     n, root = source.size, source.size + target.size
     tail, head = np.empty(root + rows.size, np.uint32), np.empty(root + rows.size, np.uint32)
     cost, flow = np.zeros(root + rows.size), np.zeros(root + 1, np.int64)

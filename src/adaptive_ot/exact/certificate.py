@@ -1,4 +1,4 @@
-"""How exact an answer has to be, and the solution that says how exact it is."""
+"""The tolerance of the exact solver, and the solution with its certified gap."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from adaptive_ot.solution import ListedTransport, Solution, Status, Support, mar
 # No plan that breaks its constraints by more than this share of the total weight counts as optimal.
 LARGEST_VIOLATION = 1e-9
 
-# The potentials are known up to this share of the largest of them.
+# Potentials are known up to this share of the largest one.
 ROUNDING = 1e-13
 
 # A sum of products is known up to this share of the sum of their absolute values.
 SUMMED = 2.0**-50
 
-# A gap above this share of what the plan costs must be small beside ordinary costs, too.
+# A gap above this share of the cost of the plan must also be small compared with ordinary costs.
 CRUDE = 1e-3
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Solve to optimality, with proof.
+    """Solve to certified optimality.
 
     Parameters
     ----------
     tolerance
-        How large the certified gap may be, relative to the terms whose difference it is, without signs:
-        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice the value without sign.
-        Rounding may add 1e-13 of the largest potentials for every unit of mass. A gap above a thousandth of <|C|, G>
-        must also be below the tolerance times an ordinary cost (the lower quartile of |C|) for every unit of mass.
+        The largest certified gap allowed, relative to the absolute values of the terms whose difference the gap is:
+        <|C|, G> + <mu, |f|> + <nu, |g|> + |price| mass. For adaptive transport this is twice |value|.
+        Rounding may add 1e-13 of the largest potentials per unit of mass. A gap above a thousandth of <|C|, G> must
+        also be below the tolerance times an ordinary cost (the lower quartile of |C|) per unit of mass.
     max_pivots
-        Give up after this many simplex pivots; by default 1000 for every point, which no real problem comes near.
+        Give up after this many simplex pivots; by default 1000 per point, far more than real problems take.
     """
 
     tolerance: float = 1e-9
@@ -49,14 +49,14 @@ class Exact:
             check.whole_number("max_pivots", self.max_pivots, minimum=0)
 
     def pivot_limit(self, points: int) -> int:
-        """After how many pivots to give up on a problem of this many points."""
+        """The number of pivots after which to give up on a problem of this many points."""
         return 1000 * points if self.max_pivots is None else self.max_pivots
 
 
 def allowed_gap(
     problem: Problem, solver: Exact, costs: np.ndarray, mass: np.ndarray, source_potential: np.ndarray, bound: Bound
 ) -> tuple[float, float]:
-    """The largest gap of an optimal plan, see `Exact.tolerance`, and the rounding error of the bound.
+    """The largest gap that counts as optimal (see `Exact.tolerance`), and the rounding error of the bound.
 
     Both scale with the costs and with the weights.
     """
@@ -69,7 +69,7 @@ def allowed_gap(
     price = abs(bound.price)
     allowed = solver.tolerance * (paid + proved + price * moved) + ROUNDING * (largest + price) * moved
     if allowed > CRUDE * paid > 0:
-        # Potentials of a size that nothing in the plan has come from costs that stand for forbidden pairs. A lower
+        # Potentials much larger than any cost in the plan come from costs that stand for forbidden pairs. The lower
         # quartile is typical of the costs that matter.
         sizes = np.abs(to_numpy(problem.cost.sample()).ravel())
         sizes = sizes[(sizes > 0) & (sizes < np.inf)]
@@ -87,13 +87,13 @@ def certified(
     within_limit: bool,
     pivots: int,
 ) -> Solution:
-    """The solution with these pairs, and its gap to what its potentials prove."""
+    """The solution with these pairs, and its gap to the bound that its potentials prove."""
     mu, nu = problem.source_weights, problem.target_weights
     rows, columns, mass = support
     value = float(costs @ mass)
     gap = max(0.0, value - bound.value)
     allowed = solver.tolerance * abs(value)
-    # Adaptive potentials have one sign, so that a small gap needs no closer look.
+    # Adaptive potentials have one sign, so a small gap needs no further check.
     if gap > allowed or problem.marginals.prescribes_mass:
         allowed, rounding = allowed_gap(problem, solver, costs, mass, source_potential, bound)
         if rounding > allowed:  # below its own rounding error, a bound proves nothing

@@ -1,4 +1,4 @@
-"""Column generation: a network simplex over few pairs, priced against all of them. It solves adaptive transport."""
+"""Column generation for adaptive transport: a network simplex over few pairs, priced against all pairs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 
-# How many pairs of lowest reduced cost are kept for every node in the first and in later rounds.
+# How many pairs of lowest reduced cost are kept per node in the first round and in later rounds.
 FIRST_KEEP = 16
 LATER_KEEP = 8
 
 
 def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
-    """The pricing that suits a cost, where only pairs of a cost below `base` matter.
+    """The pricing that suits a cost; only pairs that cost less than `base` matter.
 
-    Potentials relative to the base are at most 0, so dearer pairs cannot be violated.
+    Potentials relative to the base are at most 0, so more expensive pairs cannot be violated.
     """
     if cost.layout == "sparse":
         return ListedPricing(cost, Pairs(*cost.pairs_below(base)), limits)
@@ -43,7 +43,7 @@ def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pri
 
 
 class Optimum(NamedTuple):
-    """An optimal tree of adaptive transport with `base` taken off every cost, and feasible potentials to prove it."""
+    """An optimal tree of adaptive transport with `base` subtracted from all costs, and feasible potentials as proof."""
 
     simplex: NetworkSimplex
     weights: NetworkWeights
@@ -53,7 +53,7 @@ class Optimum(NamedTuple):
 
 
 def solve_adaptive(problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits) -> Solution:
-    """Solve a model whose mass is free."""
+    """Solve a model that does not prescribe the mass."""
     optimum = find_optimum(problem, solver, 0.0, report, limits)
     f, g = optimum.source_potential, optimum.target_potential
     bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
@@ -65,7 +65,7 @@ def solve_adaptive(problem: Problem, solver: Exact, report: Callable[[Progress],
 def find_optimum(
     problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None], limits: Limits
 ) -> Optimum:
-    """Price all pairs, add the violated ones as arcs, pivot to optimality, and again until none is violated.
+    """Price all pairs, add the violated ones as arcs, pivot to optimality; repeat until no pair is violated.
 
     The first round prices against zero potentials, the duals of the all-slack basis: it finds the cheapest pairs.
     """
@@ -83,10 +83,10 @@ def find_optimum(
     found = pricing.cheapest(base, FIRST_KEEP, lambda done: tell("pricing", done))
     if problem.marginals.exact_method == "adaptive":
         weights = network_weights(mu, nu, found.rows, found.columns, pricing.complete)
-    else:  # which points matter changes with the base
+    else:  # the base decides which points matter
         weights = whole_weights(mu, nu)
     simplex = NetworkSimplex(weights.source, weights.target)
-    found = only(found, weights.target[found.columns] > 0)  # targets that take nothing get no arcs
+    found = only(found, weights.target[found.columns] > 0)  # targets without weight get no arcs
     while True:
         round_number += 1
         pivots_before = simplex.pivots

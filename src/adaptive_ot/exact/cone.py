@@ -4,10 +4,10 @@ A marginal is w + sqrt(rho w) s; it is in the ball when (1, s) is in the cone. T
 
     tilt = sqrt(rho w) f - multiplier sqrt(w)
 
-for a potential f and the multiplier of <sqrt(w), s> = 0, by which the marginal keeps the mass of the weights.
+for a potential f and the multiplier of <sqrt(w), s> = 0, the constraint that the marginal has the mass of the weights.
 
-Nesterov and Todd's scaling is the symmetric W with W (bound, tilt) = W^-1 (1, s). With v = (height, along) of
-height^2 - |along|^2 = 1 and J = diag(1, -1, ..., -1), its square is scale^2 (2 v v^T - J).
+Nesterov and Todd's scaling is the symmetric W with W (bound, tilt) = W^-1 (1, s). With v = (height, along),
+height^2 - |along|^2 = 1, and J = diag(1, -1, ..., -1), its square is scale^2 (2 v v^T - J).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Element = tuple[float, np.ndarray]
 
 
 class ConeStep(NamedTuple):
-    """A step of the offset s, and one of the dual point."""
+    """A step of the offset s and a step of the dual point."""
 
     offset: np.ndarray
     bound: float
@@ -31,11 +31,11 @@ class ConeStep(NamedTuple):
 
 
 class Cone:
-    """An interior point of a ball's cone and one of its dual."""
+    """An interior point of the cone of a ball, and an interior point of the dual cone."""
 
     def __init__(self, ball: Ball) -> None:
         self.ball, self.axis = ball, np.sqrt(ball.weights)
-        # Start in the ball, but nearer to the central path than its centre: light points get more than their weight.
+        # Start inside the ball, closer to the central path than its centre: light points get more than their weight.
         lift = 1.0 - self.axis * self.axis.sum()
         length = 2.0 * max(float(np.linalg.norm(lift)), math.sqrt(ball.rho) * float(self.axis.sum()))
         self.offset, self.bound, self.tilt = lift / length, 1.0, np.zeros(self.axis.size)
@@ -47,7 +47,7 @@ class Cone:
         return self.bound + float(self.offset @ self.tilt)
 
     def rescale(self) -> None:
-        """Compute the scaling at the present points."""
+        """Compute the scaling at the current points."""
         primal, dual = math.sqrt(margin(1.0, self.offset)), math.sqrt(margin(self.bound, self.tilt))
         offset, tilt = self.offset / primal, self.tilt / dual
         cosine = self.bound / dual / primal + float(offset @ tilt)
@@ -55,8 +55,8 @@ class Cone:
         self.along = (offset - tilt) / math.sqrt(2.0 * (1.0 + cosine))
         self.height = math.sqrt(1.0 + float(self.along @ self.along))
         self.middle = self.scaled(self.bound, self.tilt)
-        # For steps that keep the first entry, W^2 / scale^2 is the identity less a square; for those that keep the
-        # mass as well, less another.
+        # For steps that keep the first entry, W^2 / scale^2 is the identity minus a square; for steps that also keep
+        # the mass, minus another square.
         self.corner = 2.0 * self.height**2 - 1.0
         self.blocked = self.along * math.sqrt(2.0 / self.corner)
         free = self.unblocked(self.axis)
@@ -88,7 +88,7 @@ class Cone:
         return first - 1.0, rest - self.offset
 
     def step(self, aim: Element, potential: np.ndarray) -> ConeStep:
-        """Solve step + W^2 (dual step) = aim, where the potential makes the given step."""
+        """Solve step + W^2 (dual step) = aim for the given step of the potential."""
         square, (first, rest) = self.scale**2, aim
         rest = rest - self.along * (2.0 * self.height * first / self.corner)
         tilt = self.ball.spread * potential

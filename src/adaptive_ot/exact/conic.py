@@ -8,15 +8,15 @@ Where M = 1, the dual is to maximise
 
     <mu, f> + <nu, g> - sqrt(rho) (std_mu(f) + std_nu(g))    over    f_i + g_j <= C_ij.
 
-The method follows the central path of both: Mehrotra's predictor and corrector in a product of cones, one for every
-pair and a second-order cone for every ball. Its linear systems are those of a transport problem. With D the ratios of
-mass and slack on the pairs they are
+The method follows the central path of both problems: Mehrotra's predictor and corrector in a product of cones, one for
+every pair and a second-order cone for every ball. Its linear systems have the form of a transport problem. With D the
+ratios of mass to slack on the pairs, they are
 
     [ diag(D 1) + Q_mu         D          ]
-    [       D^T         diag(D^T 1) + Q_nu],    Q diagonal less two squares,
+    [       D^T         diag(D^T 1) + Q_nu],    Q diagonal minus two squares,
 
 and one Cholesky factor on the smaller side solves them. The potentials are feasible from the start, the plan after its
-first full step. Where there is no plan the dual grows without bound: a value above the highest cost is the proof.
+first full step. If no plan exists, the dual grows without bound: a value above the highest cost is the proof.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ from scipy.linalg import cho_factor, cho_solve
 from adaptive_ot._ball import Ball
 from adaptive_ot.exact.cone import Cone, ConeStep, Element
 
-# Gaps relative to the range of the costs: the one that is promised, and the one at which the method stops.
+# Gaps relative to the range of the costs: the gap that is promised, and the gap at which the method stops.
 PROMISED_GAP = 1e-9
 TARGET_GAP = 1e-11
 
-# Below this gap, this many iterations without gain mean that rounding allows no more digits.
+# Below this gap, this many iterations without improvement mean that rounding allows no more digits.
 LOW_GAP = 1e-5
 PATIENCE = 6
 MAX_ITERATIONS = 200
 
-# A point of this weight could not change the value by a rounding error.
+# A point of this weight changes the value by less than a rounding error.
 NEGLIGIBLE = 1e-26
 
-# A marginal may leave a ball by this part of its radius.
+# A marginal may be outside a ball by this fraction of its radius.
 ROUNDING = 4e-13
 
-# The ratios form a full matrix of at most this many entries, or where at least one in this many pairs is listed.
+# The ratios form a full matrix if it has at most this many entries, or if at least one in this many pairs is listed.
 FULL_MATRIX = 1 << 16
 ONE_LISTED_IN = 8
 
@@ -58,8 +58,8 @@ Vectors = tuple[np.ndarray, np.ndarray]
 class RobustTransport(NamedTuple):
     """A plan in the balls, with potentials that bound its value from below.
 
-    The potentials add up to at most the cost of every listed pair. `infeasible` is proven: no plan is in the balls.
-    The mass is zero then, and also where the method gave up before it had found a plan.
+    The potentials add up to at most the cost of every listed pair. `infeasible` means a proof that no plan is in
+    the balls. The mass is then zero, as it is if the method gave up before it had found a plan.
     """
 
     mass: np.ndarray
@@ -79,7 +79,7 @@ def robust_transport(
     rho: float,
     report: Report = lambda iteration, gap: None,
 ) -> RobustTransport:
-    """Solve over the listed pairs; `report` gets the iteration and its gap relative to the range of the costs."""
+    """Solve over the listed pairs; `report` gets the iteration and the gap relative to the range of the costs."""
     mass, total = np.zeros(rows.size), float(source_weights.sum())
     f, g = np.zeros(source_weights.size), np.zeros(target_weights.size)
     if total <= 0:
@@ -107,7 +107,7 @@ def robust_transport(
 
 
 def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, report: Report) -> RobustTransport:
-    """Solve for costs from zero to one; the linear systems want the smaller side to be the target's."""
+    """Solve for costs from zero to one; for the linear systems, the targets must be the smaller side."""
     if pairs.n < pairs.m:
         solved = solve_scaled(Listed(pairs.columns, pairs.rows, pairs.m, pairs.n), costs, target, source, report)
         return solved._replace(source_potential=solved.target_potential, target_potential=solved.source_potential)
@@ -120,7 +120,7 @@ def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, r
     iteration = waited = 0
     while not infeasible and iteration < MAX_ITERATIONS and waited < PATIENCE and best.gap > TARGET_GAP:
         gap_before = best.gap
-        # When the digits are used up a system may be singular; what was found before is the answer.
+        # Once the digits are used up, a system may be singular; the best result so far is then the answer.
         with np.errstate(all="ignore"):
             try:
                 path.advance()
@@ -139,7 +139,7 @@ def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, r
 
 
 def lowest_at(points: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
-    """The lowest of the values at each point, infinite where there are none."""
+    """The lowest of the values at each point; infinite for points without values."""
     lowest = np.full(size, np.inf)
     np.minimum.at(lowest, points, values)
     return lowest
@@ -158,7 +158,7 @@ class Listed(NamedTuple):
     m: int
 
     def sums(self, values: np.ndarray) -> Vectors:
-        """Over the pairs of each source and of each target."""
+        """Sums over the pairs of each source and of each target."""
         return np.bincount(self.rows, values, self.n), np.bincount(self.columns, values, self.m)
 
     def added(self, f: np.ndarray, g: np.ndarray) -> np.ndarray:
@@ -184,7 +184,7 @@ class Certificate:
         return self.value - self.dual_value
 
     def improve_plan(self, mass: np.ndarray) -> None:
-        """Mix a plan that is outside of the balls, as by rounding errors, with the one that was farthest inside."""
+        """Mix a plan outside the balls (by rounding, say) with the plan that was farthest inside."""
         reach = self.reach(mass)
         if reach < self.central_reach:
             self.central, self.central_reach = mass, reach
@@ -199,7 +199,7 @@ class Certificate:
         return max(self.source.reach(row_sums), self.target.reach(column_sums))
 
     def improve_potentials(self, f: np.ndarray) -> None:
-        """Raise both potentials to the costs, as far as that is of use."""
+        """Raise both potentials to the costs, as far as that improves the bound."""
         pairs = self.pairs
         g = self.target.cut(lowest_at(pairs.columns, self.costs - f[pairs.rows], pairs.m))
         f = self.source.cut(lowest_at(pairs.rows, self.costs - g[pairs.columns], pairs.n))
@@ -234,7 +234,7 @@ class CentralPath:
         return math.isfinite(self.gap() + float(self.f.sum())) and min(self.mass.min(), self.slack.min()) > 0
 
     def advance(self) -> None:
-        """Try a step to the boundary, then take one that is corrected by it and stays as central as it needs to."""
+        """Try a step to the boundary, then take a step that is corrected by it and stays as central as necessary."""
         self.source.rescale()
         self.target.rescale()
         equations = NormalEquations(self)
@@ -279,7 +279,7 @@ class CentralPath:
 
 
 class NormalEquations:
-    """The linear systems of one iteration: for steps of the potentials that change the sums by given amounts."""
+    """The linear systems of one iteration: find steps of the potentials that change the sums by given amounts."""
 
     def __init__(self, path: CentralPath) -> None:
         pairs, source, target = path.pairs, path.source, path.target
@@ -290,7 +290,7 @@ class NormalEquations:
         self.eliminated = pairs.matrix(self.ratio / self.diagonal[pairs.rows])
         schur = np.diag(column_sums + column_spread**2) - pairs.matrix(self.ratio).T @ self.eliminated
         self.factor = cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
-        # The target has the mass of the source: to hold it there, too, would make the system singular.
+        # The target has the mass of the source; fixing the mass there as well would make the system singular.
         none_row, none_column = np.zeros(pairs.n), np.zeros(pairs.m)
         self.row_squares = np.stack([row_spread * source.blocked, row_spread * source.held, none_row], axis=1)
         self.column_squares = np.stack([none_column, none_column, column_spread * target.blocked], axis=1)

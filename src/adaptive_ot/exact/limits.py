@@ -1,4 +1,4 @@
-"""How much the exact solver looks at, lists and does at once."""
+"""Size limits of the exact solver."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from typing import NamedTuple
 
 
 class Limits(NamedTuple):
-    """Sizes at which the exact solver changes its method: for speed, never for the answer.
+    """Sizes at which the exact solver changes its method. They affect its speed, never the answer.
 
     Tests set the limits so low that small problems take every branch.
 
     Attributes
     ----------
     few_pairs, few_pairs_per_node
-        Negative pairs are listed, and all of them are arcs from the start, if there are at most this many: in all, or
-        for every node.
+        Negative pairs are listed, and all of them are arcs from the start, if there are at most this many in total, or
+        at most this many per node.
     searched_entries
         Only matrices of at most this many entries are searched for such a list.
     all_listed, listed_per_node
-        While the price rises, all pairs are listed if there are at most this many; otherwise, about
-        `listed_per_node` for every node at once.
+        While the price rises, all pairs are listed if there are at most `all_listed`; otherwise, about
+        `listed_per_node` per node at a time.
     steps_per_call, work_per_call
-        Pivots, and about how many elementary steps, between two looks at the clock and at Ctrl-C.
+        Pivots, and approximate elementary steps, between two checks of the clock and of Ctrl-C.
     crowd_per_node
-        If more pairs than this are watched for every node, the pairs are sorted by node.
+        If more pairs than this are watched per node, the pairs are sorted by node.
     pairs_per_block, pairs_per_thread
-        Pairs in a block of rows, and pairs from which on a second thread pays off.
+        Pairs in a block of rows, and the number of pairs from which a second thread pays off.
     rows_sampled
         Number of rows from which typical reduced costs are estimated.
     """

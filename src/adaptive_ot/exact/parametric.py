@@ -1,17 +1,18 @@
 """Follow an optimal tree while the price of mass rises: partial transport of every mass.
 
-Take a price p off every cost, and adaptive transport moves more the higher p is. The tree of the simplex that is
-optimal at one price stays so until some pair gets a reduced cost of zero; that pair enters, another arc leaves, and the
-tree goes on. What makes this cheap is how potentials depend on the price. A part of the tree that hangs on the root by
-a source has *surplus*: its sources keep their potentials, its targets' fall as fast as p rises. A part that hangs on
-the root by a target lacks mass, and it is the other way round. So reduced costs
+Subtract a price p from every cost: the higher p is, the more mass adaptive transport moves. A simplex tree that is
+optimal at one price stays optimal until some pair reaches a reduced cost of zero. That pair enters, another arc leaves,
+and the walk continues. The walk is cheap because potentials depend on the price in a simple way. A part of the tree
+that hangs on the root by a source has *surplus*: the potentials of its sources are constant, and the potentials of its
+targets fall as fast as p rises. A part that hangs on the root by a target lacks mass, and the roles are swapped. So
+reduced costs
 
 * fall, at rate 1, on pairs from a source with surplus to a target without;
-* stay within parts of the same kind, and rise on pairs from a source without to a target with surplus.
+* stay constant within parts of the same kind, and rise on pairs from a source without surplus to a target with surplus.
 
 Only pairs of the first kind can enter, and each entry joins two parts of different kinds: a pivot through the root,
-which is what moves mass. And since no reduced cost falls faster than the price rises, the pairs that can enter before
-the price has risen by w are those whose reduced cost is below w now: a short list, made anew now and then.
+which moves mass. Since no reduced cost falls faster than the price rises, only pairs whose reduced cost is now below w
+can enter before the price has risen by w. They form a short list, which is renewed now and then.
 """
 
 from __future__ import annotations
@@ -26,22 +27,22 @@ from adaptive_ot.exact.pricing import Pairs, Pricing
 from adaptive_ot.exact.simplex import Tree, exchange, find_cycle, refresh_potentials, slack_tree
 from adaptive_ot.exact.weights import NetworkWeights
 
-# At first, this share of the listed pairs is watched.
+# The share of the listed pairs that is watched at first.
 WATCHED_SHARE = 0.02
 
 FINEST = 1e-11  # the narrowest window, relative to potentials: a dozen halvings away from rounding
 
 SHORTEST = 2  # the depths of two points at the root
 
-TIE = 1e-14  # prices this near to each other, relative to potentials, are the same
+TIE = 1e-14  # prices this close to each other, relative to potentials, count as equal
 TINY = 1e-300  # a width to double
 
-# Why `raise_price` returned: the flow has moved, no pair enters before the end of the window, or there is more to do.
+# Why `raise_price` returned: the flow has moved, no more pairs enter in the window, or there is more to do.
 REACHED, WINDOW_DONE, INTERRUPTED = 0, 1, 2
 
 
 class Steps(NamedTuple):
-    """The pairs that entered, in order: their nodes and costs, the price at which, and the flow each one moved."""
+    """The pairs that entered, in order: their nodes and costs, the price at which each entered, the flow it moved."""
 
     tail: np.ndarray
     head: np.ndarray
@@ -58,7 +59,7 @@ class Steps(NamedTuple):
 
 @kernel
 def find_tops(tree, top):
-    """The node by which the part of each node hangs on the root."""
+    """For each node, find the node by which its part of the tree hangs on the root."""
     root = tree.parent.size - 1
     node = tree.following[root]
     while node != root:
@@ -68,13 +69,13 @@ def find_tops(tree, top):
 
 @kernel
 def _enter_if(node, sources, top, potential):
-    """The potential of a node whose pairs can enter from its side, and -inf for the others."""
+    """The potential of a node if its pairs can enter, seen from its side; otherwise -inf."""
     return potential if (top < sources) == (node < sources) else -np.inf
 
 
 @kernel
 def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched_tail, watched_head, watched_cost):
-    """Copy the pairs with a reduced cost below `width`; returns how many there are, and how many of at most `tie`."""
+    """Copy the pairs with a reduced cost below `width`; returns their number, and how many are at most `tie`."""
     count, ties = 0, 0
     for k in range(tail.size):
         i, j = tail[k], head[k]
@@ -91,7 +92,7 @@ def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched
 
 @inlined
 def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found):
-    """Look at the pairs from `first` to `last` for one that enters before the one found: its place, price and rank.
+    """Search the pairs from `first` to `last` for one that enters before `found`, given as (place, price, rank).
 
     Pairs within `tie` of the price enter at once.
     """
@@ -103,7 +104,7 @@ def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found
             key = price
         if key > lowest or (key == lowest and entering < 0):
             continue
-        # Of pairs at the same price, one that moves something, and along a short path.
+        # Among pairs at the same price, prefer one that moves mass, along a short path.
         i, j = tail[k], head[k]
         rank = depth[i] + depth[j] + (0 if flow[top[i]] > 0 else ready.size)
         if key < lowest or rank < lowest_rank:
@@ -115,10 +116,10 @@ def _earliest(tree, top, ready, tail, head, cost, first, last, price, tie, found
 
 @kernel
 def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, cursor, price, tie, until):
-    """Look node by node: a pair enters only if both of its ends are ready, so one side is enough to look at.
+    """Search node by node: a pair enters only if both of its ends are ready, so searching one side is enough.
 
-    Of the pairs that enter at once, one from the first node that has any will do. Returns whether a pair enters before
-    `until`, the pair itself, the node to go on from, and how many pairs were looked at.
+    Among pairs that enter at once, take one from the first node that has any. Returns whether a pair enters before
+    `until`, the pair itself, the node to continue from, and how many pairs were examined.
     """
     root, sources = ready.size - 1, np.int64(sources)
     of_sources, of_targets = 0, 0
@@ -145,9 +146,9 @@ def _next_of_crowd(tree, sources, top, ready, by_source, by_target, start, curso
 
 @kernel
 def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, sorted_cost):
-    """Sort pairs listed by source by target; `start` gets the place of the first pair of every node in its list.
+    """Sort by target the pairs listed by source; `start` gets the place of the first pair of every node in its list.
 
-    The places of targets are counted on from those of sources.
+    The places of targets are numbered after the places of sources.
     """
     start[:] = 0
     for k in range(tail.size):
@@ -166,9 +167,9 @@ def _sort_by_target(tail, head, cost, sources, start, sorted_tail, sorted_head, 
 def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, moved, steps, work_limit, crowd):
     """Raise the price to `end`, or until the flow `goal` has moved, pivoting on listed pairs.
 
-    More than `crowd` watched pairs for every node are looked at node by node: of costs a_i + b_j most pairs are tied,
-    and few can enter. Returns why it stopped, the price, the width of the last list watched, the flow moved, the number
-    of steps, and, if the goal was reached, the pair whose entry would take the flow to it or beyond.
+    If more than `crowd` pairs per node are watched, they are searched node by node: with costs a_i + b_j, most pairs
+    are tied and few can enter. Returns why it stopped, the price, the width of the last list watched, the flow moved,
+    the number of steps, and, if the goal was reached, the pair whose entry would take the flow to the goal or beyond.
     """
     size = tail.size
     watched_tail, watched_head, watched_cost = np.empty(size, np.uint32), np.empty(size, np.uint32), np.empty(size)
@@ -224,7 +225,7 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
             work += 4 * nodes
             _flip(tree, sources, top, ready, changed)
         price = until if until < np.inf else price
-        # Listing and watching should take equal time. But every list holds the ties, however short it is.
+        # Listing and watching should take equal time. However, every list contains the ties, however short it is.
         width *= 2.0 if watching < listing or 2 * ties > count else 0.5
         if until >= end or work > work_limit:
             return WINDOW_DONE if until >= end else INTERRUPTED, price, width, moved, step, sources, sources
@@ -232,7 +233,7 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
 
 @kernel
 def _flip(tree, sources, top, ready, moved):
-    """A part of the tree, below and with the node `moved`, went from one kind to the other."""
+    """Update the subtree of the node `moved`, which changed from one kind to the other."""
     node, new_top = moved, top[tree.parent[moved]]
     while True:
         top[node] = new_top
@@ -244,7 +245,7 @@ def _flip(tree, sources, top, ready, moved):
 
 @kernel
 def repeat(tree, sources, steps, goal):
-    """Take steps again, from the slack tree, until a flow of `goal` has moved; returns the first step not taken."""
+    """Repeat steps from the slack tree until a flow of `goal` has moved; returns the first step not taken."""
     moved, k = 0, 0
     while k < steps.tail.size and moved + steps.amount[k] < goal:
         i, j = steps.tail[k], steps.head[k]
@@ -263,11 +264,11 @@ class ParametricSimplex:
     pricing
         Finds pairs of low reduced cost among all pairs.
     tree
-        Optimal for costs with `base` taken off, without arcs to targets that weigh nothing.
+        Optimal for the costs minus `base`, without arcs to targets of zero weight.
     weights
-        The integers it computes with.
+        The integer weights that the simplex uses.
     base
-        What was taken off every cost; prices here are relative to it.
+        The amount subtracted from every cost; prices here are relative to `base`.
     report
         Called several times a second.
     """
@@ -325,7 +326,7 @@ class ParametricSimplex:
         return Steps(*(np.concatenate(sides) for sides in zip(Steps.empty(0), *self.record, strict=True)))
 
     def to(self, goal: int, most_pivots: int = 2**62) -> bool:
-        """Raise the price until a flow of `goal` has moved; False if no price is enough, or not `within_limit`."""
+        """Raise the price until a flow of `goal` has moved; False if no price suffices or pivots exceed the limit."""
         idle = False
         while self.moved < goal:
             window = self._window(idle)
@@ -361,7 +362,7 @@ class ParametricSimplex:
         return reason == REACHED
 
     def _window(self, idle: bool) -> tuple[Pairs, float] | None:
-        """Pairs among which are all that can enter before the price reaches an end, and this end; None if none can."""
+        """A list with all pairs that can enter before the price reaches an end, and this end; None if no pair can."""
         n = int(self.sources)
         if idle or self.listed_width == 0:
             # Nothing happens until the first pair from a source with surplus to a target without can enter.
@@ -375,7 +376,7 @@ class ParametricSimplex:
         f, g = self._potentials_of_costs()
         if self.listed_width == 0:
             self.listed_width = self.pricing.quantile(f, g, self.most_listed / 2)
-        # A window that rounding closes would be the same for ever.
+        # A window that rounding closes would stay the same forever.
         finest = FINEST * max(np.abs(f).max(initial=0.0), np.abs(g).max(initial=0.0))
         self.listed_width = max(self.listed_width, finest)
         everything = self.pricing.shape[0] * self.pricing.shape[1]
@@ -399,6 +400,6 @@ class ParametricSimplex:
         return Pairs(*(side[useful] for side in pairs)), end
 
     def _potentials_of_costs(self) -> tuple[np.ndarray, np.ndarray]:
-        """Potentials at the current price for the costs themselves, with nothing taken off."""
+        """Potentials at the current price for the original costs, with nothing subtracted."""
         f, g = self.potentials()
         return f + (self.base + self.price), g

@@ -1,7 +1,7 @@
-"""Exact transport of a prescribed mass: partial transport, and, where all of it must move, Kantorovich's.
+"""Exact transport of a prescribed mass: partial transport, and Kantorovich's transport if all mass must move.
 
-It is adaptive transport with a price taken off every cost. From a price at which no more moves than it should,
-`ParametricSimplex` raises it until exactly enough does. There is no penalty to choose and no dummy point to fail.
+The problem is adaptive transport with a price subtracted from every cost. `ParametricSimplex` raises the price, from
+one at which not too much moves, until exactly enough does. No penalty has to be chosen, and no dummy point can fail.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from adaptive_ot.marginals import EQUAL
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, Support
 
-# A mass within this part of the largest possible one is all of it.
+# A mass within this fraction of the largest possible mass counts as all of it.
 ALL = 1e-12
 
-# Forbidden pairs are in the way if less than this part of the mass can move.
+# Forbidden pairs make a problem infeasible if less than this fraction of the mass can move.
 MOVABLE = 1 - 1e-9
 
 # A price this many times as high as the costs of the plan is high enough.
@@ -39,7 +39,7 @@ HIGH = 16.0
 def solve_prescribed(
     problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
 ) -> Solution:
-    """Solve at a low price, then raise the price until enough moves; start lower where a high price costs digits."""
+    """Solve at a low price, then raise it until enough mass moves; start again lower if a high price cost digits."""
     problem.cost.check_highest()
     mu, nu = problem.source_weights, problem.target_weights
     pricing = pricing_for(problem.cost, limits=limits)
@@ -59,7 +59,7 @@ def solve_prescribed(
 def solve_from(
     base: float, pricing: Pricing, problem: Problem, solver: Exact, report: Callable[[Progress], None]
 ) -> Solution:
-    """Solve at a price, then raise it until enough moves."""
+    """Solve at a price, then raise the price until enough mass moves."""
     amount = problem.prescribed_mass
     optimum = find_optimum(problem, solver, base, report, pricing.limits)
     simplex, weights = optimum.simplex, optimum.weights
@@ -80,21 +80,21 @@ def solve_from(
 def solution_of(
     problem: Problem, solver: Exact, rising: ParametricSimplex, within_limit: bool, pivots: int
 ) -> Solution:
-    """The solution where the price stopped rising."""
+    """The solution at the price where the rise stopped."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
     support = transport(rising, problem.prescribed_mass, mu, nu)
     f, g = (np.minimum(potential, 0.0) for potential in rising.potentials())
     price = rising.base + rising.price
-    # Potentials of the costs themselves: the price goes to a side that must be met; `FixedMass.bound` finds it again.
+    # Potentials of the original costs: add the price to a side that must be met; `FixedMass.bound` finds it again.
     source, target = marginals.sides
-    if source == target == EQUAL:  # the price is part of the potentials; those of the targets have a mean of zero
+    if source == target == EQUAL:  # the price is part of the potentials; target potentials have a mean of zero
         mean = float(nu @ g) / (float(nu.sum()) or 1.0)
         f, g = f + (price + mean), g - mean
     elif source == EQUAL:
         f = f + price
     else:
         g = g + price
-    if problem.cost.layout == "points":  # by differences, where the bounds of blocks would lose digits
+    if problem.cost.layout == "points":  # by differences: the bounds of blocks would lose digits
         cheaper = pricing_for(problem.cost, price, rising.pricing.limits)
         lowest = g + cheaper.violated(f, g, 1, lambda done: None).target_minimum
     else:
@@ -105,16 +105,16 @@ def solution_of(
 
 
 def flow_of(amount: float, weights: NetworkWeights) -> int:
-    """The integer flow for a mass, rounded up, and no more than there is."""
+    """The integer flow for a mass, rounded up, but at most the total weight."""
     flow = int(np.ceil(amount / weights.grain * (1 - ALL)))
-    slack = 0 if weights.unit else weights.source.size + weights.target.size  # each was rounded up
+    slack = 0 if weights.unit else weights.source.size + weights.target.size  # each weight was rounded up
     return max(0, min(flow, int(weights.source.sum()) - slack, int(weights.target.sum()) - slack))
 
 
 def first_price(pricing: Pricing, mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
     """A price at which no more than `amount` moves, but not much less.
 
-    Only points with a pair cheaper than the price can move anything. If everything must move, no price is too high.
+    Only points with a pair cheaper than the price can move mass. If everything must move, no price is too high.
     """
     if amount >= min(mu.sum(), nu.sum()) * (1 - ALL):
         return pricing.largest()
@@ -129,13 +129,13 @@ def first_price(pricing: Pricing, mu: np.ndarray, nu: np.ndarray, amount: float)
 
 @kernel
 def push_around(tree, sources, i, j, amount):
-    """Send flow around the cycle of a pair."""
+    """Send flow around the cycle that a pair closes."""
     apex, _, _, _ = find_cycle(tree, sources, i, j)
     push(tree, sources, i, j, apex, amount)
 
 
 def transport(rising: ParametricSimplex, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
-    """The pairs that carry mass where the price stopped rising, the last one taking what is left to move."""
+    """The pairs that carry mass at the final price; the last pair takes the mass that is left to move."""
     tree, weights, sources = rising.tree, rising.weights, int(rising.sources)
     if weights.unit:
         flow, least = tree.flow * weights.unit, np.zeros(tree.flow.size)

@@ -1,12 +1,12 @@
-"""Pricing: all pairs of a cost against potentials f and g, by their reduced costs C_ij - f_i - g_j.
+"""Pricing: compare all pairs of a cost with potentials f and g, by their reduced costs C_ij - f_i - g_j.
 
 A `Pricing` goes over *all* pairs, in blocks of rows; nothing of size n x m is stored. It finds the pairs that would
 improve a solution, those of negative reduced cost, and keeps the few lowest of every source and every target. It also
-finds all pairs below a limit, and the minima of rows and columns. The minima of columns are the certificate: lowering g
-to them makes the potentials feasible.
+finds all pairs below a limit, and the minima of rows and columns. The column minima are the certificate: lowering g to
+them makes the potentials feasible.
 
 Point clouds are screened in float32, where a tile of the cost matrix is one matrix product. The screen has a rigorous
-margin: a pair that it passes over cannot have a reduced cost below the limit. The pairs that it flags are evaluated in
+margin: a pair that it skips cannot have a reduced cost below the limit. The pairs that it flags are evaluated in
 float64. The other questions use lower bounds in float64, exact up to rounding, so that no pair is missed.
 """
 
@@ -30,8 +30,8 @@ from adaptive_ot.exact.scan import Best, Points, Screen
 
 Tick = Callable[[float], None]
 
-# The threads meet after rounds of rows with about this many entries (dense) or multiplications (points), where their
-# answers are merged and Ctrl-C is heard: many times a second.
+# The threads meet after rounds of rows with about this many entries (dense) or multiplications (points). There, their
+# answers are merged and Ctrl-C is handled, many times a second.
 ENTRIES_PER_ROUND = 2**22
 MULTIPLICATIONS_PER_ROUND = 2**31
 MOST_ROWS_PER_ROUND = 1024
@@ -64,7 +64,7 @@ class Violated(NamedTuple):
 class Pricing(ABC):
     """Answers questions about the reduced costs of all pairs.
 
-    `complete` says that `cheapest` returns all pairs that matter.
+    If `complete`, `cheapest` returns all pairs that matter.
     """
 
     complete = False
@@ -73,7 +73,7 @@ class Pricing(ABC):
         self.cost, self.shape, self.limits = cost, cost.shape, limits
 
     def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
-        """Pairs of a cost below `base`, among them one of every point that has any."""
+        """Pairs that cost less than `base`, including at least one for every point that has any."""
         n, m = self.shape
         return self.violated(np.full(n, base), np.zeros(m), keep, tick)
 
@@ -83,13 +83,13 @@ class Pricing(ABC):
 
     @abstractmethod
     def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
-        """The pairs of a reduced cost below the limit, by row, then column; None if there are more than `most`."""
+        """The pairs with a reduced cost below the limit, by row, then column; None if there are more than `most`."""
 
     @abstractmethod
     def minima(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The smallest C_ij of every source and the smallest C_ij - f_i of every target, or a little less.
 
-        A potential of -inf leaves a source out.
+        A potential of -inf excludes a source.
         """
 
     @abstractmethod
@@ -101,11 +101,11 @@ class Pricing(ABC):
         """The reduced costs of some pairs, and the number of all pairs."""
 
     def lowest(self, f: np.ndarray, g: np.ndarray) -> float:
-        """The lowest reduced cost, or a little less; a potential of -inf leaves a point out."""
+        """The lowest reduced cost, or a little less; a potential of -inf excludes a point."""
         return float((self.minima(f)[1] - g).min(initial=np.inf))
 
     def quantile(self, f: np.ndarray, g: np.ndarray, count: float) -> float:
-        """An estimate of the reduced cost below which there are `count` pairs, counting positive ones only."""
+        """An estimate of the reduced cost below which there are `count` pairs; only positive reduced costs count."""
         reduced, pairs = self.sample(f, g)
         reduced = reduced[(reduced > 0) & np.isfinite(reduced)]
         return float(np.quantile(reduced, min(1.0, count / max(1, pairs)))) if reduced.size else 1.0
@@ -160,7 +160,7 @@ class ListedPricing(Pricing):
 
 
 class BlockPricing(Pricing):
-    """Goes over all pairs in rounds of rows, each of which threads share."""
+    """Goes over all pairs in rounds of rows; threads share each round."""
 
     @cached_property
     def bound(self) -> tuple[np.ndarray, ...]:
@@ -199,7 +199,7 @@ class BlockPricing(Pricing):
         for of_rows, of_columns in self._blocks(lower):
             rows.append(of_rows)
             np.minimum(lowest, of_columns, out=lowest)
-        # No distance is negative, even where its bound, by rounding, is.
+        # No distance is negative, even if rounding makes its bound negative.
         least = self.cost.least
         return np.maximum(np.concatenate(rows), least), np.maximum(lowest, least - f.max(initial=0.0))
 
@@ -213,7 +213,7 @@ class BlockPricing(Pricing):
         return np.concatenate([self.cost.block(i, i + 1)[0] - f[i] - g for i in rows]), n * m
 
     def _blocks(self, look: Callable[[int, np.ndarray], Any]) -> Iterator[Any]:
-        """What `look` returns for the first row and the costs of every block of rows, in order."""
+        """The results of `look`, called with the first row and the costs of every block of rows, in order."""
         (n, m), cost = self.shape, self.cost
         step = max(1, self.limits.pairs_per_block // max(1, m))
         rows_per_round = BLOCKS_PER_ROUND * self.threads * step
@@ -238,7 +238,7 @@ class BlockPricing(Pricing):
         return min(numba.get_num_threads(), worth) if worth > 1 else 1
 
     def _share(self, work: Callable[[int, int], Any], first: int, last: int) -> list[Any]:
-        """Have threads do the work for parts of a range of rows or columns; returns their answers in order."""
+        """Split a range of rows or columns among threads; returns their answers in order."""
         threads = self.threads
         if threads == 1:
             return [work(first, last)]
@@ -253,7 +253,7 @@ class KernelPricing(BlockPricing):
 
     @abstractmethod
     def scanner(self, f: np.ndarray, g: np.ndarray) -> Callable[..., None]:
-        """A kernel that takes in the pairs of the rows top:bottom and columns start:stop."""
+        """A kernel that prices the pairs of the rows top:bottom and columns start:stop."""
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         n, m = self.shape
@@ -294,8 +294,8 @@ class DensePricing(KernelPricing):
 class PointPricing(KernelPricing):
     """Pricing of a point cost, screened in float32.
 
-    The vectors of the screen are scaled to norms around 1. A point too far from the others to be treated in float32
-    with them gets a bound of NaN, and all its pairs are evaluated in float64.
+    The vectors of the screen are scaled to norms around 1. A point too far from the others for float32 gets a bound of
+    NaN, and all its pairs are evaluated in float64.
     """
 
     def __init__(self, cost: PointCost, limits: Limits = LIMITS) -> None:

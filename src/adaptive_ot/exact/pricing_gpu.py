@@ -1,4 +1,4 @@
-"""Pricing on a GPU, for costs given as CUDA tensors: violated pairs are found there, block by block in float64."""
+"""Pricing on a GPU, for costs given as CUDA tensors: it finds violated pairs block by block, in float64."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TorchPricing(BlockPricing):
             reduced = self._costs(top, bottom).sub_(f_device[top:bottom, None]).sub_(g_device)
             minimum = torch.minimum(minimum, reduced.amin(dim=0))
             below = reduced < 0
-            if int(below.sum()) <= keep * (bottom - top):  # few enough to take them all
+            if int(below.sum()) <= keep * (bottom - top):  # few enough to keep them all
                 found = below.nonzero()
             else:
                 value, column = torch.topk(reduced, min(keep, m), dim=1, largest=False)
@@ -47,7 +47,7 @@ class TorchPricing(BlockPricing):
         return tuple(map(self._to_device, self.bound))
 
     def _costs(self, top: int, bottom: int) -> torch.Tensor:
-        """Lower bounds, up to rounding exact, for the costs of the rows top:bottom, in memory of their own."""
+        """Lower bounds, exact up to rounding, on the costs of the rows top:bottom, as a new tensor."""
         if self.cost.layout == "dense":
             rows: Any = self.cost.array[top:bottom]
             return rows.to(torch.float64, copy=True)
@@ -59,7 +59,7 @@ class TorchPricing(BlockPricing):
 
 
 class LowestOfColumns:
-    """The lowest `keep` entries below zero of every column, over blocks of rows that are added one after the other."""
+    """The lowest `keep` entries below zero of every column, over blocks of rows added one after the other."""
 
     def __init__(self, columns: int, keep: int, like: torch.Tensor) -> None:
         self.value = like.new_zeros((keep, columns))

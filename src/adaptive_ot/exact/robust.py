@@ -1,8 +1,8 @@
 """Exact robust transport: marginals in chi-square balls.
 
-The interior-point method finds the best marginals; balanced transport between these, by the simplex, gives a plan of
-few pairs. Small problems hand it all pairs. In large ones it sees few, those that could matter next to the potentials
-of balanced transport, and gets more until the potentials prove that none is missing.
+The interior-point method finds the best marginals; balanced transport between them, by the simplex, gives a plan of few
+pairs. In small problems, the interior-point method gets all pairs. In large ones, it gets the few that could matter
+according to the potentials of balanced transport, and then more, until the potentials prove that none is missing.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from adaptive_ot.marginals import ChiSquareBall, Equal
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution, Status, marginal
 
-# Up to this many pairs, all are listed; of more, about so many for every point.
+# Up to this many pairs, all are listed; otherwise, about this many per point.
 ALL_LISTED = 2**17
 LISTED_PER_POINT = 12
 
-# Pairs are added until the gap is this part of the one that is allowed.
+# Pairs are added until the gap is below this fraction of the allowed gap.
 PART = 0.1
 
-# A smaller ball cannot be told from its centre within the tolerance.
+# A smaller ball cannot be distinguished from its centre within the tolerance.
 SMALLEST_BALL = 1e-18
 
-# A point that keeps less than this part of its weight counts as dropped: an interior-point method only approaches zero.
+# A point that keeps less than this share of its weight counts as dropped: interior-point methods only approach zero.
 ACTIVE_SHARE = 1e-6
 
 
@@ -56,7 +56,7 @@ def solve_robust(
     while True:
         found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
         steps += found.iterations
-        # Sources without weight must not be in the way of the others.
+        # Sources without weight must not weaken the bound.
         harmless = cheapest - found.target_potential.max()
         f = np.where(mu > 0, found.source_potential, np.where(np.isfinite(harmless), harmless, 0.0))
         bound = problem.marginals.bound(mu, nu, f, pricing.minima(f)[1])
@@ -69,7 +69,7 @@ def solve_robust(
     if found.infeasible:
         raise Infeasible(float(mu.sum()), None)
     r, c = marginal(pairs.rows, found.mass, mu.size), marginal(pairs.columns, found.mass, nu.size)
-    if not found.mass.any():  # it gave up before it had any plan; the centres of the balls are feasible
+    if not found.mass.any():  # the method gave up without a plan; the centres of the balls are feasible
         r, c = mu, nu
     between = replace(balanced, source_weights=r, target_weights=c * (r.sum() / c.sum()))
     plan = solve_prescribed(between, solver, report, limits)
@@ -84,7 +84,7 @@ def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
 
 
 def first_pairs(pricing: Pricing, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
-    """All pairs, or those that are cheapest next to the potentials of balanced transport, its plan among them."""
+    """All pairs, or the pairs of lowest reduced cost in balanced transport, including the pairs of its plan."""
     n, m = pricing.shape
     everything = np.zeros(n), np.zeros(m), np.inf, n * m
     listed = pricing.below(*everything) if isinstance(pricing, ListedPricing) or n * m <= ALL_LISTED else None
@@ -92,7 +92,7 @@ def first_pairs(pricing: Pricing, balanced: Problem, solver: Exact, report: Call
         return listed
     try:
         plan = solve_prescribed(balanced, solver, report, pricing.limits)
-    except Infeasible:  # no plan at the centres of the balls, perhaps one elsewhere
+    except Infeasible:  # no plan at the centres of the balls, but perhaps one elsewhere
         return pricing.below(*everything) or Pairs(*np.zeros((3, 0), np.int64))
     f, g = to_numpy(plan.source_potential), to_numpy(plan.target_potential)
     most = LISTED_PER_POINT * (n + m)
@@ -103,7 +103,7 @@ def first_pairs(pricing: Pricing, balanced: Problem, solver: Exact, report: Call
 
 
 def with_violated(pricing: Pricing, pairs: Pairs, found: RobustTransport) -> Pairs | None:
-    """The pairs, with those that the potentials found violate; None if there are none."""
+    """The given pairs and those that violate the new potentials; None if there are no new pairs."""
     n, m = pricing.shape
     if pairs.rows.size == n * m:
         return None

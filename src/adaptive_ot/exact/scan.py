@@ -9,14 +9,14 @@ from numba.extending import register_jitable
 
 from adaptive_ot._jit import inlined, kernel, lower
 
-# Pairs looked at together: if none of them is below its limit, which is the rule, this takes a few vector instructions.
+# Pairs examined together: usually none of them is below its limit, and the check takes a few vector instructions.
 CHUNK = 128
 
 HALF_ULP_FLOAT32 = 2.0**-24  # rounding error of one float32 operation
 
 
 class Best(NamedTuple):
-    """For each node the partners of lowest reduced cost below zero, in ascending order; -1 marks an empty place."""
+    """For each node, the partners of lowest (negative) reduced cost, in ascending order; -1 marks an empty place."""
 
     value: np.ndarray
     partner: np.ndarray
@@ -45,7 +45,7 @@ class Points(NamedTuple):
 
 
 class Screen(NamedTuple):
-    """A lower bound for reduced costs, cheap in float32: that of (i, j) is at least unit * (a_i + b_j - <u_i, v_j>)."""
+    """A lower bound on reduced costs, cheap in float32: unit * (a_i + b_j - <u_i, v_j>) for the pair (i, j)."""
 
     u: np.ndarray
     v: np.ndarray
@@ -56,7 +56,7 @@ class Screen(NamedTuple):
 
 @inlined
 def _insert(best, node, reduced, other):
-    """Put a pair that beats the last one kept into its place."""
+    """Insert a pair that is better than the last one kept, in order."""
     place = best.value.shape[1] - 1
     while place > 0 and best.value[node, place - 1] > reduced:
         best.value[node, place] = best.value[node, place - 1]
@@ -78,7 +78,7 @@ def merge(best, others):
 
 @register_jitable
 def pairs_below(costs, limit, most):
-    """Rows, columns and costs of the entries below the limit of a dense matrix; stops at more than `most` of them."""
+    """Rows, columns and costs of the entries of a dense matrix below the limit; stops after more than `most`."""
     size = min(costs.size, most + 1)
     rows, columns, values = np.empty(size, np.int64), np.empty(size, np.int64), np.empty(size)
     found = _list_below(costs, limit, rows, columns, values)
@@ -99,7 +99,7 @@ def _list_below(costs, limit, rows, columns, values):
 
 @kernel
 def count_below(costs, top, f, g, limit, counts):
-    """Count the pairs of every row of a block whose reduced cost is below the limit; returns their sum."""
+    """Count the pairs of every row of a block whose reduced cost is below the limit; returns the total."""
     total = 0
     for k in range(costs.shape[0]):
         row, most = costs[k], f[top + k] + limit
@@ -127,7 +127,7 @@ def list_below(costs, top, f, g, limit, counts, rows, columns):
 
 @kernel
 def lower_minima(costs, f, of_rows, of_columns):
-    """Take in the smallest C_ij of every row and the smallest C_ij - f_i of every column; f_i = -inf skips a row."""
+    """Find the smallest C_ij of every row and lower `of_columns` to the smallest C_ij - f_i; f_i = -inf skips a row."""
     for k in range(costs.shape[0]):
         row, f_k, lowest = costs[k], f[k], np.inf
         if f_k > -np.inf:
@@ -211,7 +211,7 @@ def _pair_cost(points, i, j):
 
 @inlined
 def _round_down(value):
-    """A float32 below `value` by more than the rounding of one float32 addition can undo."""
+    """A float32 so far below `value` that the rounding of one float32 addition cannot undo it."""
     return np.float32(value - 4 * HALF_ULP_FLOAT32 * abs(value))
 
 

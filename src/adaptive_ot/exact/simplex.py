@@ -1,6 +1,6 @@
 """A network simplex for adaptive transport.
 
-The problem is a minimum-cost flow. Source i supplies mu_i, target j demands nu_j, and a *root* takes what is not
+The problem is a minimum-cost flow. Source i supplies mu_i, target j demands nu_j, and a *root* balances what is not
 transported: every source has a free slack arc to the root and every target a free slack arc from it. A basis is a
 spanning tree, so at most n + m pairs carry mass.
 
@@ -9,7 +9,7 @@ Three properties make the code short:
 * Below the root the tree alternates between sources and targets. The arc between a node and its parent therefore
   points up when the node is a source and down when it is a target; no direction needs to be stored.
 * Arcs have no capacity, so an arc outside the tree carries nothing and has no state. A basis is only the tree, and
-  arcs may be added between two calls: that is the warm start column generation needs.
+  arcs may be added between two calls: this is the warm start that column generation needs.
 * The all-slack tree is feasible. There is no big-M and no first phase.
 
 Flows are integers, so ties are exact. The tree stays *strongly feasible* (Cunningham 1976): an arc of zero flow always
@@ -28,13 +28,13 @@ from adaptive_ot._jit import inlined, kernel
 
 UNBOUNDED = np.iinfo(np.int64).max
 
-# Reduced costs above minus this, relative to the cost and the two potentials they come from, count as zero.
+# Negative reduced costs smaller than this, relative to the cost and both potentials, count as zero.
 PRECISION = 1e-13
 
-# After this many pivots for every node (most problems take five to ten in all) the simplex looks whether it gets ahead.
+# After this many pivots per node (most problems take five to ten in total), the simplex checks that it makes progress.
 PIVOTS_PER_NODE = 20
 
-# About this many elementary steps (arcs priced, nodes moved) pass between two looks at the clock and at Ctrl-C.
+# About this many elementary steps (arcs priced, nodes moved) pass between two checks of the clock and of Ctrl-C.
 WORK_PER_CALL = 20_000_000
 
 
@@ -73,7 +73,7 @@ def slack_tree(source_weights: np.ndarray, target_weights: np.ndarray) -> Tree:
 
 
 def slack_arcs(sources: int, targets: int) -> Arcs:
-    """They are priced like any other arc, or the answer would be wrong."""
+    """The slack arcs of all points; they must be priced like any other arc, or the answer would be wrong."""
     root = sources + targets
     tail, head = np.arange(root, dtype=np.uint32), np.arange(root, dtype=np.uint32)
     tail[sources:], head[:sources] = root, root
@@ -101,10 +101,10 @@ def refresh_potentials(tree):
 
 @inlined
 def find_cycle(tree, sources, i, j):
-    """The cycle closed by an entering arc i -> j: its top, how much flow it can take, and the arc that blocks.
+    """The cycle closed by an entering arc i -> j: its top, how much flow it can take, and the blocking arc.
 
-    Flow falls on the arcs of sources above i and of targets above j. Among the blocking arcs the last one met when
-    walking the cycle from its top along the entering arc leaves; this keeps the tree strongly feasible.
+    Flow falls on the arcs of sources above i and of targets above j. If several arcs block, the leaving arc is the last
+    one on a walk around the cycle, from its top along the entering arc; this keeps the tree strongly feasible.
     """
     parent, depth, flow = tree.parent, tree.depth, tree.flow
     room_i, room_j = UNBOUNDED, UNBOUNDED
@@ -138,7 +138,7 @@ def push(tree, sources, i, j, top, amount):
 
 @inlined
 def _shift(tree, sources, node, stop, above, depth_change, change, last):
-    """Move the nodes from `node` on, up to `stop` or to the first one that is not deeper than `above`."""
+    """Shift the nodes from `node` on, up to `stop` or to the first node that is not deeper than `above`."""
     following, depth, potential = tree.following, tree.depth, tree.potential
     moved = 0
     while node != stop and depth[node] > above:
@@ -154,8 +154,8 @@ def _shift(tree, sources, node, stop, above, depth_change, change, last):
 def rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
     """Cut the subtree of `leaving`, make `node` its top and hang it below `new_parent`.
 
-    The new preorder of the subtree is: the subtree of `node`, then for each former ancestor of it, up to `leaving`,
-    that ancestor with what is left of its own subtree. One walk relinks the thread and moves depths and potentials.
+    The new preorder of the subtree is: the subtree of `node`, then each former ancestor of `node`, up to `leaving`,
+    with the rest of its own subtree. One walk relinks the thread and updates depths and potentials.
     Returns the number of nodes moved.
     """
     parent, following, preceding, depth = tree.parent, tree.following, tree.preceding, tree.depth
@@ -199,10 +199,10 @@ def rehang(tree, sources, node, new_parent, leaving, cost, flow, change):
 
 @inlined
 def exchange(tree, sources, i, j, cycle, cost, change):
-    """Bring the arc i -> j into the tree, in place of the one that blocks its cycle, as `find_cycle` returned it.
+    """Bring the arc i -> j into the tree, in place of the arc that blocks its `cycle` (from `find_cycle`).
 
-    The side that is cut off moves by the reduced cost `change` of the arc, which becomes zero. Returns the top of that
-    side and the number of its nodes.
+    The potentials of the side that is cut off shift by `change`, the reduced cost of the arc, which becomes zero.
+    Returns the top of that side and the number of its nodes.
     """
     top, amount, leaving, target_side = cycle
     if amount > 0:
@@ -214,10 +214,10 @@ def exchange(tree, sources, i, j, cycle, cost, change):
 
 @kernel
 def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
-    """Pivot until no arc has a reduced cost below zero by more than rounding, or until one of the limits.
+    """Pivot until no arc has a reduced cost below zero by more than rounding, or until a limit is reached.
 
     Arcs are priced in blocks, cyclically from `cursor`, and the best arc of a block enters. Blocks hold about the
-    square root of the number of arcs, up to six times that where pivots move many nodes and good ones pay.
+    square root of the number of arcs, up to six times that where pivots move many nodes and a good choice pays off.
     Returns (pivots, cursor, finished).
     """
     potential = tree.potential
@@ -261,7 +261,7 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
 
 
 def settled(tree: Tree, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The flows of a tree for real weights (of sources, then targets), and their rounding."""
+    """The flows of a tree for real weights (of sources, then targets), and their rounding errors."""
     flow, rounding = np.zeros(tree.parent.size), np.zeros(tree.parent.size)
     settle(tree, weights, flow, rounding)
     return flow, rounding
@@ -269,7 +269,7 @@ def settled(tree: Tree, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @kernel
 def settle(tree, weights, flow, rounding):
-    """From the leaves up: a flow is the sum of the weights, with signs, on and below a node."""
+    """Compute flows from the leaves up: a flow is the signed sum of the weights of a node and all nodes below it."""
     root = tree.parent.size - 1
     for node in range(root):
         flow[node], rounding[node] = weights[node], 2.0**-52 * weights[node]
@@ -327,12 +327,12 @@ class NetworkSimplex:
         self.arcs = Arcs(*(np.append(side, more.astype(side.dtype)) for side, more in new))
 
     def optimise(self, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
-        """Pivot to optimality over the arcs at hand; False if `max_pivots` in all came first.
+        """Pivot to optimality over the current arcs; False if `max_pivots` in total came first.
 
         Returns to Python several times a second, so that Ctrl-C works, and calls `report` then and at the end.
         """
-        # Many pivots without any gain mean that rounding, in costs of very different sizes, leads in circles. Then an
-        # absolute tolerance, growing if need be, ends it.
+        # Many pivots without any gain mean that rounding, in costs of very different sizes, leads in circles. An
+        # absolute tolerance, which grows if necessary, then ends the search.
         patience = PIVOTS_PER_NODE * self.tree.parent.size
         impatient_at, value = self.pivots + patience, self.value()
         while True:
@@ -360,10 +360,10 @@ class NetworkSimplex:
         return self.tree.potential[: self.sources], self.tree.potential[self.sources : root]
 
     def transport(self, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns, flows and costs of the pairs in the tree that carry something, by row, then column.
+        """Rows, columns, flows and costs of the pairs in the tree that carry flow, by row, then column.
 
-        With `weights` (of sources, then targets) the flows are those of the tree for these real numbers instead of the
-        integers; flows that do not exceed their rounding count as zero.
+        With `weights` (of sources, then targets), the flows are computed for these real weights instead of the
+        integers; flows that do not exceed their rounding error count as zero.
         """
         flow = self.tree.flow
         flow, least = (flow, np.zeros(flow.size)) if weights is None else settled(self.tree, weights)

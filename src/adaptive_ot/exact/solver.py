@@ -1,4 +1,4 @@
-"""The exact engine's door: every model names the method that solves it."""
+"""Entry point of the exact engine: every model names the method that solves it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def solve_exact(
     problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
 ) -> Solution:
     """Solve a problem by the method that its model declares."""
-    # Numba takes half a second to import; only those who solve pay for it.
+    # Numba takes half a second to import; only a solve should pay for it.
     if problem.marginals.exact_method == "adaptive":
         from adaptive_ot.exact.columns import solve_adaptive as solve_by_method
     elif problem.marginals.exact_method == "prescribed":

@@ -1,4 +1,4 @@
-"""Weights for the simplex, which computes with integers, so that flows have no rounding and ties are exact."""
+"""Integer weights for the simplex, so that flows are not rounded and ties are exact."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from adaptive_ot._jit import kernel
 class NetworkWeights(NamedTuple):
     """Integers that stand for the weights of the sources and targets.
 
-    One integer stands for a mass of `grain`. Where all weights are multiples of it, it is the `unit`, and a flow times
-    the unit is a mass. Otherwise the unit is 0, and mass comes from the `real` weights (of sources, then targets).
+    An integer 1 stands for a mass of `grain`. If all weights are multiples of the grain, `unit` equals the grain, and a
+    flow times the unit is a mass. Otherwise the unit is 0, and mass comes from `real`: source, then target weights.
     """
 
     source: np.ndarray
@@ -29,8 +29,8 @@ def network_weights(
 ) -> NetworkWeights:
     """Integers for the weights of a problem.
 
-    The pairs must hold one of every point that has a negative cost, since the other points do not matter, and all such
-    pairs if `complete`.
+    The pairs must include at least one for every point that has a pair of negative cost (other points do not matter),
+    and all such pairs if `complete`.
     """
     source, target, real = np.empty(mu.size, np.int64), np.empty(nu.size, np.int64), np.concatenate((mu, nu))
     unit = float(common_unit(mu, nu))
@@ -41,7 +41,7 @@ def network_weights(
 
 
 def common_unit(mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
-    """The largest mass of which uniform weights, the usual case, are multiples, and 0 for others; also for a batch."""
+    """The largest mass that divides all weights if they are uniform, the usual case; otherwise 0. Also for a batch."""
     n, m = mu.shape[-1], nu.shape[-1]
     if n == 0 or m == 0:
         return np.zeros(mu.shape[:-1])
@@ -54,7 +54,7 @@ def common_unit(mu: np.ndarray, nu: np.ndarray) -> np.ndarray:
 
 @kernel
 def fill_rounded(mu, nu, rows, columns, complete, source, target, real):
-    """Multiples of a power of two, 2**-60 of the usable total, which is exact for integers; returns this grain."""
+    """Round weights up to multiples of a power of two, 2**-60 of the usable total; returns this grain."""
     n, m = mu.size, nu.size
     most_source, most_target, integers = np.empty(n), np.empty(m), np.empty(n + m)
     usable_weight(rows, nu, columns, complete, most_source)
@@ -69,7 +69,7 @@ def fill_rounded(mu, nu, rows, columns, complete, source, target, real):
     exponent = 60 - math.frexp(max(source_total, target_total))[1]
     for k in range(n + m):
         integers[k] = math.ceil(math.ldexp(real[k], exponent))
-    # Where a weight was lowered it must stay above what its partners have, as integers too.
+    # A weight that was lowered must exceed the weight of its partners, also as an integer.
     most_integer = np.empty(max(n, m))
     usable_weight(rows, integers[n:], columns, complete, most_integer[:n])
     for i in range(n):
@@ -91,10 +91,10 @@ def whole_weights(mu: np.ndarray, nu: np.ndarray) -> NetworkWeights:
 
 @kernel
 def usable_weight(points, other_weights, partners, complete, usable):
-    """Twice what all partners of each point weigh: it can never use more, and has slack, so its potential stays zero.
+    """Twice the weight of all partners of each point: more cannot be used, and the slack keeps its potential at zero.
 
     Heavy points are cut to this weight, so that no bits of the integers are spent on weight that cannot move.
-    A point whose partners weigh nothing needs slack too, as much as any other; one without partners needs nothing.
+    A point whose partners have no weight needs as much slack as any other; a point without partners needs none.
     """
     has_partner, matters = np.zeros(usable.size, np.bool_), np.zeros(other_weights.size, np.bool_)
     total, most = 0.0, 0.0
@@ -118,7 +118,7 @@ def usable_weight(points, other_weights, partners, complete, usable):
 
 @kernel
 def fit(mass, rows, columns, source_weights, target_weights):
-    """Scale mass down to weights it exceeds: by rounding, or where these are minute beside the others."""
+    """Scale mass down where it exceeds a weight, by rounding or because the weight is minute beside the others."""
     _fit_side(mass, rows, source_weights)
     _fit_side(mass, columns, target_weights)
 
