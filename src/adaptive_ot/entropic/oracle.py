@@ -124,9 +124,9 @@ class Kernel(NamedTuple):
         return np.abs(h - self.h).max(initial=0.0) <= (DENSE_REACH if len(self.matrix) else SPARSE_REACH)
 
 
-def plan_factors(kernel: Any, at: Balanced, rule: RowRule, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The factors that turn the columns of P into the plan of `at`, and the rows of P^T P into its curvature."""
-    return np.exp(at.h - kernel.h), (np.sqrt(weights) * np.exp(at.potential + rule.reference + kernel.row_sums)) ** 2
+def row_factors(potential: Any, reference: Any, row_sums: Any, weights: Any) -> Any:
+    """The factors of the rows of P^T P in the curvature. Plain arrays: Numba counts references to parts of tuples."""
+    return (np.sqrt(weights) * np.exp(potential + reference + row_sums)) ** 2
 
 
 class Softmin(ABC):
@@ -158,14 +158,16 @@ class Softmin(ABC):
     def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         """G^T (weights * (G x)) with the plan G of `at`."""
         kernel = self._kernel_at(at)
-        growth, factors = plan_factors(kernel, at, rule, weights)
+        growth = np.exp(at.h - kernel.h)
+        factors = row_factors(at.potential, rule.reference, kernel.row_sums, weights)
         return growth * self._curvature(kernel, factors, growth * x)
 
     def solve_directly(self, at: Balanced, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
         """Solve Newton's equations; False if that would take too long, or if the matrix is not positive definite."""
         weights, diagonal, spill, free, right = equations
         kernel = self._kernel_at(at)
-        growth, factors = plan_factors(kernel, at, rule, weights)
+        growth = np.exp(at.h - kernel.h)
+        factors = row_factors(at.potential, rule.reference, kernel.row_sums, weights)
         scale = free / np.sqrt(diagonal)  # scales the diagonal to ones and removes the columns that are not free
         solved, x = self._solve(kernel, factors, growth * scale, spill * scale, scale * right)
         return solved, scale * x

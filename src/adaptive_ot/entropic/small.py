@@ -13,7 +13,7 @@ from adaptive_ot._jit import has_machine_code, kernel
 from adaptive_ot.entropic import ascent as _ascent
 from adaptive_ot.entropic import kernels
 from adaptive_ot.entropic.cpu import SPARSE_SHARE
-from adaptive_ot.entropic.oracle import DENSE_REACH, RIDGES, SPARSE_REACH, Balanced, Kernel, plan_factors
+from adaptive_ot.entropic.oracle import DENSE_REACH, RIDGES, SPARSE_REACH, Balanced, Kernel, row_factors
 
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
 REACH = -1.0, DENSE_REACH, SPARSE_REACH
@@ -74,14 +74,14 @@ class Resident(NamedTuple):
         return Balanced(h, row_sums, potential, columns)
 
     def curvature(self, at, rule, weights, x):
-        growth, factors = plan_factors(self, at, rule, weights)
+        growth, factors = np.exp(at.h - self.h), row_factors(at.potential, rule.reference, self.row_sums, weights)
         out = np.zeros(x.size)
         kernels.sweep(kept(self), 0, weights.size, growth * x, rule, factors, at.row_sums, at.potential, out)
         return growth * out
 
     def solve_directly(self, at, rule, equations):
         weights, diagonal, spill, free, right = equations
-        growth, factors = plan_factors(self, at, rule, weights)
+        growth, factors = np.exp(at.h - self.h), row_factors(at.potential, rule.reference, self.row_sums, weights)
         scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
         gram = np.zeros((scale.size, scale.size))
         if self.state[1] == SPARSE:
@@ -113,7 +113,7 @@ def kept(softmin: Resident) -> Kernel:
     return Kernel(softmin.h, softmin.row_sums, matrix, softmin.ends, softmin.indices, softmin.values)
 
 
-register_jitable(plan_factors)
+register_jitable(row_factors)
 overload_method(types.NamedTuple, "balance")(lambda self, h, rule: Resident.balance)
 overload_method(types.NamedTuple, "curvature")(lambda self, at, rule, weights, x: Resident.curvature)
 overload_method(types.NamedTuple, "solve_directly")(lambda self, at, rule, equations: Resident.solve_directly)
