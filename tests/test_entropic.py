@@ -51,6 +51,7 @@ def entropy(form, plan, mu, nu):
 def relative_entropy(plan, reference, constant=1.0):
     """KL in its form for measures of any mass; the mass of the reference counts `constant` times."""
     ratio = np.divide(plan, reference, out=np.ones(plan.shape), where=(plan > 0) & (reference > 0))
+    ratio = np.maximum(ratio, np.finfo(float).tiny)  # of a denormal entry: it underflows, and counts for nothing
     return (plan * np.log(ratio) - plan + constant * reference).sum()
 
 
