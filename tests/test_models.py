@@ -143,6 +143,7 @@ def test_forbidden_pairs_that_leave_no_plan():
     [
         ((aot.AtMost(), aot.FixedMass(0.5)), (None, None), "must be AtMost, Equal or SoftKL on each side of a pair"),
         ((aot.AtMost(), aot.Equal()), ([0.1, 0.1], [1.0, 1.0]), "target_weights must have a total of at most"),
+        (ServeAllTargets(), ([0.1, 0.1], [1.0, 1.0]), "target_weights must have a total of at most"),
         ((aot.Equal(), aot.AtMost()), ([1.0, 1.0], [0.1, 0.1]), "source_weights must have a total of at most"),
         ((aot.Equal(), aot.SoftKL(1.0)), (None, None), "must be Entropic with SoftKL"),
         ((aot.Equal(),), (None, None), "marginals must be"),

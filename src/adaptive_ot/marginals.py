@@ -72,9 +72,8 @@ class Side:
         """Lower a potential to where it gives the best bound; a point without weight need not be reached."""
         if self.soft:
             return potential
-        return (
-            np.minimum(potential, 0.0) if self.bounded else np.where(weights > 0, potential, np.minimum(potential, 0))
-        )
+        cut = np.minimum(potential, 0.0)
+        return cut if self.bounded else np.where(weights > 0, potential, cut)
 
     def worth(self, weights: np.ndarray, potential: np.ndarray) -> float:
         """What a potential adds to the dual."""
@@ -125,6 +124,12 @@ class Marginals:
 
     def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
         """Check the weights (of one problem, or one row per problem) and return them as the model uses them."""
+        if self.sides == (EQUAL, EQUAL):
+            return _balanced(mu, nu, type(self).__name__)
+        if self.sides == (EQUAL, AT_MOST):
+            return _fitting("source_weights", mu, nu), nu
+        if self.sides == (AT_MOST, EQUAL):
+            return mu, _fitting("target_weights", nu, mu)
         return mu, nu
 
     def prescribed(self, mu: np.ndarray, nu: np.ndarray) -> float:
@@ -188,9 +193,6 @@ class Equal(Marginals):
 
     title = "Balanced transport"
     sides = (EQUAL, EQUAL)
-
-    def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
-        return _balanced(mu, nu, "Equal")
 
 
 @dataclass(frozen=True)
@@ -334,9 +336,6 @@ class ChiSquareBall(Marginals):
     def exact_method(self) -> Literal["adaptive", "prescribed", "robust"]:
         return "robust"
 
-    def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
-        return _balanced(mu, nu, "ChiSquareBall")
-
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         of_source, _ = self._lowest_mean(mu, f)
         of_target, g = self._lowest_mean(nu, lowest)
@@ -386,21 +385,11 @@ class PerSide(Marginals):
             if not isinstance(model, AtMost | Equal | SoftKL):
                 rule = "must be AtMost, Equal or SoftKL on each side of a pair"
                 raise InvalidInput("marginals", rule, model, "FixedMass and ChiSquareBall rule both sides at once.")
-
         sides = self.source.sides[0], self.target.sides[1]
         names = f"{type(self.source).__name__}, {type(self.target).__name__}"
         object.__setattr__(self, "sides", sides)
         object.__setattr__(self, "title", f"Semi-relaxed transport ({names})")
         object.__setattr__(self, "no_exact_form", self.source.no_exact_form or self.target.no_exact_form)
-
-    def checked(self, mu: np.ndarray, nu: np.ndarray) -> Weights:
-        if self.sides == (EQUAL, EQUAL):
-            return _balanced(mu, nu, "Equal")
-        if self.sides == (EQUAL, AT_MOST):
-            return _fitting("source_weights", mu, nu), nu
-        if self.sides == (AT_MOST, EQUAL):
-            return mu, _fitting("target_weights", nu, mu)
-        return mu, nu
 
 
 def as_marginals(given: Any) -> Marginals:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -257,13 +257,6 @@ class Solution:
             price=bound.price if price is None else price,
             active_share=active_share,
         )
-
-    def with_active_share(self, share: float) -> Solution:
-        """The same solution, but a point is active only if it moves more than this share of its weight."""
-        weights, present = (self.problem.source_weights, self.problem.target_weights), self.problem.cost.kind.present
-        marginals = to_numpy(self.source_marginal), to_numpy(self.target_marginal)
-        source, target = (present(side > share * weight) for side, weight in zip(marginals, weights, strict=True))
-        return replace(self, active_source=source, active_target=target, active_share=share)
 
     @cached_property
     def support(self) -> Support:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from adaptive_ot.costs import Cost
 from adaptive_ot.entropic.oracle import NOTHING, RowRule
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.problem import Problem
@@ -74,7 +73,7 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
     totals = float(problem.source_weights.sum()), float(problem.target_weights.sum())
     source, target = problem.marginals.sides
-    taus, tilt, lost = (source.tau, target.tau), 0.0, 0.0
+    taus, tilt, lost = (source.tau, target.tau), 0.0, 0.0  # what is lost: divergence of weights that take no part
     for side, weights, total in zip((source, target), (mu, nu), totals, strict=True):
         lost += (total - weights.sum()) * (side.tau / solver.epsilon) if side.soft else 0.0
     if source.soft and source == target:
@@ -82,7 +81,7 @@ def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
         roots = math.sqrt(mu.sum()), math.sqrt(nu.sum())
         total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
         tilt = 0.5 * source.tau * math.log(mu.sum() / nu.sum())
-        lost = (totals[0] - mu.sum() + totals[1] - nu.sum() + apart**2) * (source.tau / solver.epsilon)
+        lost += apart**2 * (source.tau / solver.epsilon)
         mu, nu = mu * (total / mu.sum()), nu * (total / nu.sum())
     log_mu, log_nu = log_weights(mu), log_weights(nu)
     lightest = nu[nu > 0].min() / (mu.max() * mu.size)
@@ -120,7 +119,7 @@ def log_weights(weights: np.ndarray) -> np.ndarray:
 def first_size(problem: Problem) -> float:
     """The typical size of the potentials, which decides where the ascent starts."""
     sides, costs = problem.marginals.sides, problem.cost.sample()
-    lowest = float(costs.min()) if math.prod(costs.shape) else 0.0
+    lowest = lowest_of(costs)
     if not problem.marginals.prescribes_mass and all(side.bounded for side in sides):
         return max(0.0, -lowest)
     highest = float(costs[costs < math.inf].max())
@@ -130,9 +129,8 @@ def first_size(problem: Problem) -> float:
     return highest - lowest
 
 
-def lowest_cost(cost: Cost) -> float:
-    """The lowest cost; for point costs, the lowest in a sample."""
-    costs = cost.sample()
+def lowest_of(costs: Any) -> float:
+    """The lowest of some costs, 0 if there are none."""
     return float(costs.min()) if math.prod(costs.shape) else 0.0
 
 
@@ -154,7 +152,7 @@ def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> 
     g = epsilon * (end.gamma + shift) - dual.tilt
     # Points without weight take no part in the ascent: they get potentials of the exact problem.
     weighs = dual.source_weights > 0
-    least = lowest_cost(problem.cost) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
+    least = lowest_of(problem.cost.sample()) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
     f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))
     if problem.marginals.sides[0].soft:
         f = np.where((problem.source_weights > 0) & (at.row_sums < NOTHING / 2), FAR, f)

@@ -8,6 +8,7 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
+from adaptive_ot.costs import NUMBERS_AT_ONCE
 from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
@@ -71,7 +72,7 @@ def allowed_gap(
     if allowed > CRUDE * paid > 0:
         # Potentials much larger than any cost in the plan come from costs that stand for forbidden pairs. The lower
         # quartile is typical of the costs that matter.
-        sizes = np.abs(to_numpy(problem.cost.sample()).ravel())
+        sizes = np.abs(to_numpy(problem.cost.sample().reshape(-1)[:NUMBERS_AT_ONCE]))
         sizes = sizes[(sizes > 0) & (sizes < np.inf)]
         allowed = min(allowed, max(CRUDE * paid, solver.tolerance * float(np.quantile(sizes, 0.25)) * moved))
     return allowed, SUMMED * proved
@@ -86,6 +87,7 @@ def certified(
     bound: Bound,
     within_limit: bool,
     pivots: int,
+    active_share: float = 0.0,
 ) -> Solution:
     """The solution with these pairs, and its gap to the bound that its potentials prove."""
     mu, nu = problem.source_weights, problem.target_weights
@@ -118,4 +120,5 @@ def certified(
         violation=violation,
         status=status,
         iterations=pivots,
+        active_share=active_share,
     )

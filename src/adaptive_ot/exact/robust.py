@@ -75,8 +75,8 @@ def solve_robust(
     plan = solve_prescribed(between, solver, report, limits)
     costs = problem.cost.entries(*plan.support[:2])
     within_limit = plan.status is not Status.PIVOT_LIMIT
-    solution = certified(problem, solver, plan.support, costs, f, bound, within_limit, steps + plan.iterations)
-    return solution.with_active_share(ACTIVE_SHARE)
+    pivots = steps + plan.iterations
+    return certified(problem, solver, plan.support, costs, f, bound, within_limit, pivots, ACTIVE_SHARE)
 
 
 def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:

@@ -104,6 +104,15 @@ def make_directory(argument: str, path: Path) -> None:
         raise InvalidInput(f"{argument} '{path}'", "must be a directory", error.strerror, "Choose another.") from None
 
 
+def check_place_for_file(name: str, path: Path) -> None:
+    """Refuse a path that cannot become a file."""
+    with accessible(name, "must be a place to write to"):
+        if path.is_dir():
+            raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
+        if not path.parent.is_dir():
+            raise InvalidInput(name, "must lie in a directory that exists", f"'{path.parent}'", "Create it first.")
+
+
 def write_atomically(argument: str, path: Path, write: Callable[[IO[bytes]], object], like: Path | None = None) -> None:
     """Write beside `path`, then rename: whatever happens, `path` holds the whole new file or the whole old one.
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from adaptive_ot import InvalidInput
-from adaptive_ot.workbench.files import accessible, any_of, suffix_of
+from adaptive_ot.workbench.files import accessible, any_of, check_place_for_file, suffix_of
 from adaptive_ot.workbench.report import record
 
 # A dense plan may take this many bytes.
@@ -25,14 +25,10 @@ def check_output(
     name = f"{option} '{path}'"
     if path.suffix.lower() not in suffixes:
         raise InvalidInput(name, f"must end in {any_of(suffixes)}", suffix_of(path), "Choose one of them.")
-    folder = path.parent
+    check_place_for_file(name, path)
     with accessible(name, "must be a place to write to"):
-        if path.is_dir():
-            raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
-        if not folder.is_dir():
-            raise InvalidInput(name, "must lie in a directory that exists", f"'{folder}'", "Create it first.")
-        if not os.access(folder, os.W_OK):
-            raise InvalidInput(name, "must lie in a directory open to you", f"'{folder}'", "Choose another.")
+        if not os.access(path.parent, os.W_OK):
+            raise InvalidInput(name, "must lie in a directory open to you", f"'{path.parent}'", "Choose another.")
         if path.exists() and any(given and given.exists() and path.samefile(given) for given in inputs):
             raise InvalidInput(name, "must not be one of the inputs", "the same file", "Choose another name.")
     dense = 8 * math.prod(shape)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from adaptive_ot._validation import whole_number
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.files import one_with, suffix_of, trouble, write_atomically
+from adaptive_ot.workbench.files import check_place_for_file, one_with, suffix_of, trouble, write_atomically
 from adaptive_ot.workbench.report import recorded
 from adaptive_ot.workbench.report.html.page import render
 from adaptive_ot.workbench.report.matches import MOST_SAMPLES
@@ -107,8 +107,4 @@ def _check_output(path: Path) -> None:
     name = f"output '{path}'"
     if path.suffix.lower() not in (".html", ".htm"):
         raise InvalidInput(name, "must end in .html", suffix_of(path), "Choose another name.")
-    with trouble(name, "must be a place to write to"):
-        if path.is_dir():
-            raise InvalidInput(name, "must be a file", "a directory", "Add a file name.")
-        if not path.parent.is_dir():
-            raise InvalidInput(name, "must lie in a directory that exists", f"'{path.parent}'", "Create it first.")
+    check_place_for_file(name, path)
