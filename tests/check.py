@@ -28,10 +28,14 @@ TIGHT = 1e-12
 ADAPTIVE: Any = "adaptive"
 
 
+def marginals_of(mass: Any) -> aot.Marginals:
+    """The model for what `check_solution` calls `mass`."""
+    return aot.AtMost() if mass == ADAPTIVE else aot.Equal() if mass is None else aot.FixedMass(mass)
+
+
 def solve_checked(instance: Instance, mass: Any = ADAPTIVE, given: Any = None, **how: Any) -> Solution:
     """Solve, and have the solution judged; `given` is the cost as the user gives it, by default the dense matrix."""
-    marginals = aot.AtMost() if mass == ADAPTIVE else aot.Equal() if mass is None else aot.FixedMass(mass)
-    solution = aot.solve(instance.cost if given is None else given, *instance[1:], marginals=marginals)
+    solution = aot.solve(instance.cost if given is None else given, *instance[1:], marginals=marginals_of(mass))
     check_solution(solution, *instance, mass, **how)
     return solution
 

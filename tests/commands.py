@@ -65,14 +65,14 @@ def summary(capsys, *arguments):
     return json.loads(captured.out)
 
 
-def contents(folder="."):
+def contents(folder: Path | str = "."):
     """Everything below a folder; directories have no content."""
     return {path: path.read_bytes() if path.is_file() else None for path in Path(folder).rglob("*")}
 
 
-def refused(capfd, arguments, message, *, writes_nothing=True):
-    """Exit code 2, one line on stderr that says what is wrong, and no file below the working directory touched."""
-    before = contents()
+def refused(capfd, arguments, message, *, within: Path | str | None = "."):
+    """Exit code 2, one line on stderr that says what is wrong, and no file `within` a directory touched, if one."""
+    before = within and contents(within)
     assert main(arguments) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
@@ -80,7 +80,7 @@ def refused(capfd, arguments, message, *, writes_nothing=True):
     assert captured.err.endswith("\n")
     assert captured.err.count("\n") == 1, captured.err
     assert message in captured.err
-    assert not writes_nothing or contents() == before
+    assert (within and contents(within)) == before
 
 
 def rows_of(text):

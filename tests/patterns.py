@@ -1,5 +1,6 @@
 """Small pictures of four patterns, bright and clear in one domain, changed in others, for tests that train networks."""
 
+import json
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,11 @@ def save_folders(
             if number in cut:
                 path.write_bytes(path.read_bytes()[:-100])  # the header is whole
     return root
+
+
+def metrics(output: Path) -> list[dict[str, Any]]:
+    """The lines that a run has written."""
+    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
 
 
 def small_run(root: Path, output: Path, **changes: Any) -> Config:

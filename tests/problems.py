@@ -150,6 +150,12 @@ def _real_weights(rng: np.random.Generator, size: int) -> np.ndarray:
     return 10.0 ** rng.uniform(-4, 2, size) * (rng.random(size) < 0.9)
 
 
+def normal_problem(seed: int | np.random.Generator, n: int = 5, m: int = 7) -> Instance:
+    """Normal costs, and weights that are all of a size."""
+    rng = np.random.default_rng(seed)
+    return Instance(rng.standard_normal((n, m)), rng.random(n) + 0.1, rng.random(m) + 0.1)
+
+
 def distance_matrix(x: np.ndarray, z: np.ndarray, reach: float) -> np.ndarray:
     """|x_i - z_j|^2 - reach^2 by differences, one row at a time."""
     rows = [((row - z) ** 2).sum(axis=1) for row in x]

@@ -61,13 +61,13 @@ def test_labels_that_change_are_seen():
     assert balanced_batch(labels, 2, 2, 0, 0)[0] in (1, 3)
 
 
-def test_each_class_walks_through_its_samples():
+def test_each_class_cycles_through_its_samples():
     labels = labels_of(4, 12)
-    seen = np.concatenate([balanced_batch(labels, 4, 12, 0, step) for step in range(4)])
-    assert sorted(seen) == list(range(48))
+    first = np.concatenate([balanced_batch(labels, 4, 12, 0, step) for step in range(4)])
+    assert sorted(first) == list(range(48))
     second = np.concatenate([balanced_batch(labels, 4, 12, 0, step) for step in range(4, 8)])
     assert sorted(second) == list(range(48))
-    assert seen.tolist() != second.tolist()
+    assert first.tolist() != second.tolist()
 
 
 def test_the_rest_of_a_batch_goes_to_all_classes_alike():

@@ -352,15 +352,15 @@ def test_streaming_leaves_the_global_generator_alone(domain):
 def test_an_interruption_ends_the_decoding(domain, monkeypatch):
     others = set(multiprocessing.active_children())
     many = good(domain)._replace(images=good(domain).images * 1000, labels=np.tile(good(domain).labels, 1000))
-    seen = []
+    reports = []
 
     def interrupt(line):
-        seen.append(line)
+        reports.append(line)
         signal.raise_signal(signal.SIGINT)
 
     with pytest.raises(KeyboardInterrupt):
         opened(many, storage="device", report=interrupt)
-    assert seen == ["images of d: 100 of 9000"]
+    assert reports == ["images of d: 100 of 9000"]
     assert set(multiprocessing.active_children()) <= others
 
 

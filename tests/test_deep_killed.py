@@ -3,12 +3,11 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-import adaptive_ot as aot
 from budget import mostly_slow
+from commands import environment
 from interruption import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
@@ -85,17 +84,21 @@ print(kills, rounds)
 """
 
 
+def output_of(script, folder):
+    """What a script prints that is run in a folder."""
+    command = [sys.executable, "-W", "ignore", "-c", script]  # newer versions of Python mind a fork
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stderr == ""
+    return done.stdout
+
+
 @pytest.mark.parametrize("times", mostly_slow([1, 10], 1))
 @pytest.mark.parametrize(("work", "kills", "share"), [(TOY, 12, 0.4), (LOOP, 3, 0.8)], ids=["toy", "loop"])
 def test_killed_at_random_moments(tmp_path, work, kills, share, times):
     """The same metrics and weights, byte for byte, as without being killed."""
     kills *= times
     script = SCRIPT.format(work=work, kills=kills, share=share)
-    environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
-    command = [sys.executable, "-W", "ignore", "-c", script]  # newer versions of Python mind a fork
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-    assert done.stderr == ""
-    killed, rounds = map(int, done.stdout.split())
+    killed, rounds = map(int, output_of(script, tmp_path).split())
     assert killed >= kills
 
     def state(directory):
@@ -132,7 +135,4 @@ os.kill(worker, signal.SIGKILL)
 
 def test_a_worker_does_not_keep_the_lock(tmp_path):
     """Nor can it have it as long as its parent does."""
-    environment = os.environ | {"PYTHONPATH": str(Path(aot.__file__).parents[1])}
-    command = [sys.executable, "-W", "ignore", "-c", FORKED]
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=PATIENCE)
-    assert (done.stderr, done.stdout) == ("", "(0, 0)\n")
+    assert output_of(FORKED, tmp_path) == "(0, 0)\n"

@@ -63,10 +63,10 @@ def test_it_is_the_network_of_torchvision(name, images):
 
 def test_caffe_sees_bytes_in_blue_green_red():
     pixels = torch.arange(12).view(1, 3, 2, 2) * 20.0
-    seen = build_network("resnet50-caffe", 2).normalise(pixels / 255)
+    normalised = build_network("resnet50-caffe", 2).normalise(pixels / 255)
     red, green, blue = pixels[0]
     expected = torch.stack([blue - 103.939, green - 116.779, red - 123.68])[None]
-    torch.testing.assert_close(seen, expected, rtol=1e-5, atol=1e-4)
+    torch.testing.assert_close(normalised, expected, rtol=1e-5, atol=1e-4)
 
 
 def test_caffe_shrinks_first(images):

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from adaptive_ot.deep import Interrupted, Progress, configure, train
 from adaptive_ot.deep.distributed import process_group, rank, world_size
-from patterns import SIZE, save_folders, save_patterns, small_run
+from patterns import SIZE, metrics, save_folders, save_patterns, small_run
 from processes import torchrun
 
 METHODS = ("source-only", "aot", "deepjdot", "dann", "cdan", "caco")
@@ -91,10 +91,6 @@ def folder(tmp_path_factory, one_thread):
     return folder
 
 
-def lines(output):
-    return [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
-
-
 def weights(output):
     return load_file(output / "checkpoints" / f"step-{STEPS:08}.safetensors")
 
@@ -113,7 +109,7 @@ def test_two_processes_train_as_one(folder, run):
         torch.testing.assert_close(
             two[name], one[name], rtol=ROUNDING, atol=ROUNDING, msg=lambda text, name=name: f"{name}: {text}"
         )
-    for ours, theirs in zip(lines(together), lines(alone), strict=True):
+    for ours, theirs in zip(metrics(together), metrics(alone), strict=True):
         assert ours.pop("per_class") == theirs.pop("per_class")
         assert ours == pytest.approx(theirs, rel=ROUNDING, abs=ROUNDING)
     first, second = (json.loads((folder / f"{run}-{k}.json").read_text()) for k in range(2))
@@ -139,6 +135,6 @@ def test_a_signal_stops_both(folder):
     """The same bits as without it."""
     assert [(folder / f"stopped-{k}.txt").read_text() for k in range(2)] == [str(STOP)] * 2
     whole, parts = folder / "together" / "dann", folder / "stopped" / "dann"
-    assert lines(parts) == lines(whole)
+    assert metrics(parts) == metrics(whole)
     one, two = weights(whole), weights(parts)
     assert all(torch.equal(one[name], two[name]) for name in one)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from adaptive_ot.deep import Interrupted, Progress, Result, configure, evaluate, predict, train
+from adaptive_ot.deep import Progress, Result, configure, evaluate, predict, train
 from adaptive_ot.deep.data.augment import test_views as views_of
 from adaptive_ot.deep.embedding import embed
 from adaptive_ot.deep.evaluation import accuracies
@@ -18,6 +18,7 @@ from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.deep.run_directory import read_run
 from adaptive_ot.deep.trained import network_of
 from adaptive_ot.errors import DataError, InvalidInput
+from commands import contents
 from patterns import SIZE, save_folders
 
 NAMES = ("across", "down", "falling", "rising")
@@ -28,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
+def finished_run(tmp_path_factory):
     """A run of a few steps with random crops, and its result; nobody changes it."""
     folder = tmp_path_factory.mktemp("finished")
     config = configure(
@@ -46,28 +47,28 @@ def finished(tmp_path_factory):
 
 
 @pytest.fixture
-def copied(finished, tmp_path):
+def copied(finished_run, tmp_path):
     """One that may be broken."""
-    return shutil.copytree(finished.output, tmp_path / "run")
+    return shutil.copytree(finished_run.output, tmp_path / "run")
 
 
 # evaluate and predict
 
 
-def test_evaluate_says_what_the_run_said(finished):
-    record = json.loads((finished.output / "result.json").read_text())
-    assert Result.of(record, finished.output) == finished == evaluate(finished.output, device="cpu")
-    assert 0.25 < finished.accuracy < 1
+def test_evaluate_says_what_the_run_said(finished_run):
+    record = json.loads((finished_run.output / "result.json").read_text())
+    assert Result.of(record, finished_run.output) == finished_run == evaluate(finished_run.output, device="cpu")
+    assert 0.25 < finished_run.accuracy < 1
 
 
-def test_ten_crops(finished, tmp_path):
+def test_ten_crops(finished_run, tmp_path):
     """Against a run that was trained with them, and against the mean over the ten, image by image."""
-    found = read_run(finished.output)
+    found = read_run(finished_run.output)
     ten = dataclasses.replace(found.config, test_crops="ten", output=tmp_path / "ten")
     result = train(ten)
-    for each in (evaluate(finished.output, test_crops="ten", device="cpu"), evaluate(ten.output, device="cpu")):
+    for each in (evaluate(finished_run.output, test_crops="ten", device="cpu"), evaluate(ten.output, device="cpu")):
         assert (each.accuracy, each.per_class) == (result.accuracy, result.per_class)
-    network = network_of(finished.output, found, torch.device("cpu")).eval()
+    network = network_of(found, torch.device("cpu")).eval()
     right = []
     for label, name in enumerate(NAMES):
         for path in sorted((found.config.root / "faint" / name).iterdir()):
@@ -77,48 +78,48 @@ def test_ten_crops(finished, tmp_path):
             assert len(crops) == 10
             right.append(int(torch.cat(crops).mean(0).argmax()) == label)
     assert np.mean(right) == pytest.approx(result.accuracy)
-    one = evaluate(finished.output, test_crops="centre", device="cpu")
-    assert one == finished
+    one = evaluate(finished_run.output, test_crops="centre", device="cpu")
+    assert one == finished_run
 
 
-def test_predict_agrees_with_the_accuracy(finished):
+def test_predict_agrees_with_the_accuracy(finished_run):
     """In any order, and for files that lie anywhere."""
-    root = read_run(finished.output).config.root
+    root = read_run(finished_run.output).config.root
     files = [path for name in NAMES for path in sorted((root / "faint" / name).iterdir())][::-1]
-    seen: list[Progress] = []
-    predictions = predict(finished.output, files, device="cpu", progress=seen.append)
+    reports: list[Progress] = []
+    predictions = predict(finished_run.output, files, device="cpu", progress=reports.append)
     assert predictions.files == files
     right = [label == path.parent.name for label, path in zip(predictions.labels, files, strict=True)]
-    assert np.mean(right) == pytest.approx(finished.accuracy)
-    for name, accuracy in finished.per_class.items():
+    assert np.mean(right) == pytest.approx(finished_run.accuracy)
+    for name, accuracy in finished_run.per_class.items():
         of_class = [each for each, path in zip(right, files, strict=True) if path.parent.name == name]
         assert np.mean(of_class) == pytest.approx(accuracy)
     assert predictions.confidence.shape == (40,)
     assert 0.25 <= predictions.confidence.min() <= predictions.confidence.max() <= 1
     assert predictions.bad == []
-    assert [(now.step, now.iterations) for now in seen] == [(40, 40)]
-    (one,) = predict(finished.output, files[7:8], device="cpu").labels
+    assert [(now.step, now.iterations) for now in reports] == [(40, 40)]
+    (one,) = predict(finished_run.output, files[7:8], device="cpu").labels
     assert one == predictions.labels[7]
 
 
-def test_predict_and_images_that_cannot_be_used(finished, tmp_path):
-    good = next((read_run(finished.output).config.root / "faint" / "down").iterdir())
+def test_predict_and_images_that_cannot_be_used(finished_run, tmp_path):
+    good = next((read_run(finished_run.output).config.root / "faint" / "down").iterdir())
     (tmp_path / "bad.png").write_bytes(b"not an image")
     files = [tmp_path / "bad.png", good, tmp_path / "missing.png"]
     with pytest.raises(DataError, match=r"bad\.png"):
-        predict(finished.output, files, device="cpu")
-    predictions = predict(finished.output, files, on_bad_image="skip", device="cpu")
+        predict(finished_run.output, files, device="cpu")
+    predictions = predict(finished_run.output, files, on_bad_image="skip", device="cpu")
     assert predictions.files == [good]
     assert [path for path, _ in predictions.bad] == [str(files[0]), str(files[2])]
-    nothing = predict(finished.output, [], device="cpu")
+    nothing = predict(finished_run.output, [], device="cpu")
     assert (nothing.files, nothing.labels, len(nothing.confidence)) == ([], [], 0)
     with pytest.raises(InvalidInput, match="on_bad_image"):
-        predict(finished.output, [good], on_bad_image="ignore")  # type: ignore[arg-type]
+        predict(finished_run.output, [good], on_bad_image="ignore")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_both_domains_as_the_network_of_any_method_sees_them(finished, tmp_path, method):
-    config = dataclasses.replace(read_run(finished.output).config, method=method, settings={}, iterations=2)
+def test_both_domains_as_the_network_of_any_method_sees_them(finished_run, tmp_path, method):
+    config = dataclasses.replace(read_run(finished_run.output).config, method=method, settings={}, iterations=2)
     train(dataclasses.replace(config, output=tmp_path / "run"))
     found = embed(tmp_path / "run", device="cpu")
     kept = read_run(tmp_path / "run").checkpoint
@@ -129,11 +130,11 @@ def test_both_domains_as_the_network_of_any_method_sees_them(finished, tmp_path,
         torch.testing.assert_close(state[name], tensor, rtol=0, atol=0)
 
 
-def test_looking_changes_nothing(finished):
-    before = {path: path.read_bytes() for path in finished.output.rglob("*") if path.is_file()}
-    evaluate(finished.output, device="cpu")
-    predict(finished.output, [], device="cpu")
-    assert {path: path.read_bytes() for path in finished.output.rglob("*") if path.is_file()} == before
+def test_looking_changes_nothing(finished_run):
+    before = contents(finished_run.output)
+    evaluate(finished_run.output, device="cpu")
+    predict(finished_run.output, [], device="cpu")
+    assert contents(finished_run.output) == before
 
 
 # Runs that cannot be used
@@ -165,6 +166,12 @@ def remove_network(run):
     shutil.rmtree(run / "checkpoints")
 
 
+def remove_both(run):
+    """As an interruption before the first checkpoint."""
+    remove_result(run)
+    remove_network(run)
+
+
 def damage_network(run):
     newest = max((run / "checkpoints").glob("*.safetensors"))
     newest.write_bytes(newest.read_bytes()[:-9])
@@ -178,6 +185,7 @@ def write_another_file(run):
     ("spoil", "message"),
     [
         (remove_result, "must be finished; got one that is not"),
+        (remove_both, "must be finished; got one that is not"),
         (remove_network, "must hold its network; got none. Train it again; a benchmark"),
         (damage_network, "must hold one that is whole; got step 25: "),
         (shutil.rmtree, "must hold a run.json that can be read"),
@@ -189,20 +197,10 @@ def test_runs_that_cannot_be_used(copied, spoil, message):
     assert message in refused(copied)
 
 
-def test_a_run_that_was_interrupted(finished, tmp_path):
-    def stop(now):
-        raise Interrupted(now.step)
-
-    config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "stopped")
-    with pytest.raises(Interrupted):
-        train(config, progress=stop)
-    assert "must be finished" in refused(config.output)
-
-
-def test_a_run_that_kept_only_an_earlier_network(finished, tmp_path):
+def test_a_run_that_kept_only_an_earlier_network(finished_run, tmp_path):
     """It must not pass for the last one."""
-    config = dataclasses.replace(read_run(finished.output).config, output=tmp_path / "run", checkpoint_every=20)
-    assert train(config, keep_network=False).accuracy == finished.accuracy
+    config = dataclasses.replace(read_run(finished_run.output).config, output=tmp_path / "run", checkpoint_every=20)
+    assert train(config, keep_network=False).accuracy == finished_run.accuracy
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("*.json")] == ["step-00000020.json"]
     assert "must hold the network of its last step, 25; got that of step 20" in refused(tmp_path / "run")
 
@@ -250,13 +248,12 @@ def test_data_that_are_not_those_of_the_network(copied, change):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "{", '{"accuracy": 1}', '{"colour": 1}'])
-def test_a_result_that_was_tampered_with(copied, finished, content):
+def test_a_result_that_was_tampered_with(copied, finished_run, content):
     (copied / "result.json").write_text(content)
     with pytest.raises(InvalidInput, match="run '"):
         evaluate(copied, device="cpu")
-    if content != "{}":  # otherwise it is not run again, either
-        with pytest.raises(InvalidInput, match="run '"):
-            train(dataclasses.replace(read_run(finished.output).config, output=copied))
+    with pytest.raises(InvalidInput, match="run '"):  # it is not run again, either
+        train(dataclasses.replace(read_run(finished_run.output).config, output=copied))
 
 
 RESULTS = [
@@ -274,44 +271,44 @@ RESULTS = [
 
 
 @pytest.mark.parametrize(("name", "value"), RESULTS, ids=str)
-def test_results_of_the_wrong_kind(copied, finished, name, value):
+def test_results_of_the_wrong_kind(copied, finished_run, name, value):
     """The error says which number it is."""
-    (copied / "result.json").write_text(json.dumps(finished.record() | {name: value}))
+    (copied / "result.json").write_text(json.dumps(finished_run.record() | {name: value}))
     with pytest.raises(InvalidInput, match=f"run '{copied}' must hold a result.json that") as error:
         evaluate(copied, device="cpu")
     assert value != value or value == float("inf") or f" for {name}" in str(error.value)
 
 
-def test_every_number_of_a_result_was_tried_and_survives_json(finished):
-    record = json.loads(json.dumps(finished.record()))
-    assert Result.of(record, finished.output) == finished
+def test_every_number_of_a_result_was_tried_and_survives_json(finished_run):
+    record = json.loads(json.dumps(finished_run.record()))
+    assert Result.of(record, finished_run.output) == finished_run
     names = {each.name for each in dataclasses.fields(Result)} - {"output"}
     assert {name for name, _ in RESULTS} == names == record.keys()
 
 
-def test_another_target(finished, tmp_path):
+def test_another_target(finished_run, tmp_path):
     root = save_folders(tmp_path / "data", NAMES, **COUNTS)
-    record = shutil.copytree(finished.output, tmp_path / "run")
+    record = shutil.copytree(finished_run.output, tmp_path / "run")
     rewrite(record / "run.json", lambda content: content["config"].update(root=str(root)))
-    assert evaluate(record, device="cpu").accuracy == finished.accuracy  # moved, and still the same
+    assert evaluate(record, device="cpu").accuracy == finished_run.accuracy  # moved, and still the same
     next((root / "faint" / "down").iterdir()).unlink()
     with pytest.raises(InvalidInput, match="must have the target it was trained with"):
         evaluate(record, device="cpu")
 
 
-def test_arguments_that_are_wrong(finished):
+def test_arguments_that_are_wrong(finished_run):
     with pytest.raises(InvalidInput, match=r"^run must be a path; got None"):
         evaluate(None)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match=r"^device must be a word; got None"):
-        evaluate(finished.output, device=None)  # type: ignore[arg-type]
+        evaluate(finished_run.output, device=None)  # type: ignore[arg-type]
     for one in ("x.png", Path("x.png")):
         with pytest.raises(InvalidInput, match=r"^images must be a list of files"):
-            predict(finished.output, one)  # type: ignore[arg-type]
+            predict(finished_run.output, one)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="test_crops"):
-        evaluate(finished.output, test_crops="five")  # type: ignore[arg-type]
+        evaluate(finished_run.output, test_crops="five")  # type: ignore[arg-type]
     for device in ("gpu", "cuda:99", "", "meta", "meta:meta"):
         with pytest.raises(InvalidInput, match="device must be one that PyTorch can use"):
-            evaluate(finished.output, device=device)
+            evaluate(finished_run.output, device=device)
 
 
 # Accuracies and Result

@@ -14,7 +14,8 @@ from adaptive_ot.deep import Progress, train
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.deep.training import ImageBatch, Training
 from adaptive_ot.errors import InvalidInput
-from patterns import save_patterns, small_run
+from commands import contents
+from patterns import metrics, save_patterns, small_run
 
 PLANS = ("aot", "deepjdot", "jumbot", "mpot")
 
@@ -34,8 +35,8 @@ def trained(root, tmp_path_factory):
 
     def result(method):
         if method not in known:
-            seen: list[Progress] = []
-            known[method] = train(small_run(root, folder / method, method=method), progress=seen.append), seen
+            reports: list[Progress] = []
+            known[method] = train(small_run(root, folder / method, method=method), progress=reports.append), reports
         return known[method]
 
     return result
@@ -48,7 +49,7 @@ def test_every_method_trains(trained, method):
     The defaults of every method as they are.
     """
     result, _ = trained(method)
-    lines = [json.loads(line) for line in (result.output / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics(result.output)
     assert [line["step"] for line in lines] == [9, 19, 29, 39, 49, 59, 69, 79]
     assert [line["step"] for line in lines if "accuracy" in line] == [19, 39, 59, 79]
     for line in lines:
@@ -65,7 +66,7 @@ def test_the_discriminator_of_alda_keeps_up_in_a_longer_run(root, tmp_path):
     """With gradients of any size its loss exceeds 15 by now, with every seed, and then is NaN."""
     run = small_run(root, tmp_path / "longer", method="alda", iterations=150, evaluate_every=150)
     train(run, keep_network=False)
-    lines = [json.loads(line) for line in (run.output / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics(run.output)
     assert lines[-1]["step"] == 149
     assert max(line["adversarial"] for line in lines) < 8
 
@@ -99,23 +100,23 @@ def test_classes_that_the_target_lacks(root, tmp_path):
 
 
 def test_what_is_reported(trained):
-    result, seen = trained("aot")
-    assert [now.step for now in seen if now.loading is None] == [10, 20, 30, 40, 50, 60, 70, 80]
-    assert all(now.iterations == 80 and now.note is None for now in seen)
-    assert {now.loading for now in seen} >= {"images of clear: 100 of 240", "images of faint: 200 of 240", None}
-    for now in seen:
+    result, reports = trained("aot")
+    assert [now.step for now in reports if now.loading is None] == [10, 20, 30, 40, 50, 60, 70, 80]
+    assert all(now.iterations == 80 and now.note is None for now in reports)
+    assert {now.loading for now in reports} >= {"images of clear: 100 of 240", "images of faint: 200 of 240", None}
+    for now in reports:
         assert all(type(value) is float for value in now.losses.values())
         names = {"cross_entropy", "transport", "mass", "unsolved", "plan_purity"}
         assert set(now.losses) == (names if now.loading is None else set())
-    assert [now.accuracy is None for now in seen if now.loading is None] == [True] + 7 * [False]
-    assert seen[-1].accuracy == result.accuracy
+    assert [now.accuracy is None for now in reports if now.loading is None] == [True] + 7 * [False]
+    assert reports[-1].accuracy == result.accuracy
 
 
 def test_a_finished_run_is_not_run_again(trained, root):
     result, _ = trained("source-only")
-    before = {path: path.read_bytes() for path in result.output.rglob("*") if path.is_file()}
+    before = contents(result.output)
     assert train(small_run(root, result.output, method="source-only")) == result
-    assert {path: path.read_bytes() for path in result.output.rglob("*") if path.is_file()} == before
+    assert contents(result.output) == before
 
 
 def test_the_seed_decides(trained, root, tmp_path):
@@ -137,8 +138,8 @@ def test_a_training_that_blows_up(root, tmp_path, method):
     with pytest.raises(InvalidInput, match="must stay finite") as error:
         train(config)
     assert error.value.remedy.startswith("Lower the learning rate, or look at the settings of the method")
-    for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
-        assert all(math.isfinite(each) for each in json.loads(line).values() if isinstance(each, float))
+    for line in metrics(config.output):
+        assert all(math.isfinite(each) for each in line.values() if isinstance(each, float))
     assert json.loads((tmp_path / "run" / "run.json").read_text())["config"]["method"] == method
     assert not (tmp_path / "run" / "result.json").exists()
 
@@ -175,10 +176,10 @@ def test_no_checkpoint_of_a_network_that_blew_up(root, tmp_path):
     ],
 )
 def test_remarks_are_made_once(root, tmp_path, changes, note):
-    seen: list[Progress] = []
-    train(small_run(root, tmp_path / "run", **changes), progress=seen.append, keep_network=False)
-    assert [now.note for now in seen if now.note] == [note]
-    unsolved = [now.losses.get("unsolved") for now in seen if now.losses]
+    reports: list[Progress] = []
+    train(small_run(root, tmp_path / "run", **changes), progress=reports.append, keep_network=False)
+    assert [now.note for now in reports if now.note] == [note]
+    unsolved = [now.losses.get("unsolved") for now in reports if now.losses]
     assert unsolved == ([1.0, 1.0] if changes["method"] == "jumbot" else [None])
 
 
@@ -216,7 +217,7 @@ def test_steps_of_the_recipe(root):
         losses = ours.learn(step, batch, None)
         loss = cross_entropy(network(batch.images)[1], LABELS)
         gradients = torch.autograd.grad(loss, [*network.parameters()])
-        assert losses.terms["cross_entropy"].item() == pytest.approx(loss.item(), rel=1e-6)  # told in float32
+        assert losses.terms["cross_entropy"].item() == pytest.approx(loss.item(), rel=1e-6)  # reported in float32
         with torch.no_grad():
             for each, gradient, speed in zip(network.parameters(), gradients, velocity, strict=True):
                 rate = 0.02 * (1 + 0.5 * step) ** -0.75 * (10 if id(each) in heads else 1)
@@ -237,12 +238,6 @@ def test_what_a_method_trains_moves_with_the_head(root):
         torch.testing.assert_close(each.detach(), start - 0.3 * 1.9 * slope, rtol=1e-4, atol=1e-7)
 
 
-def test_the_schedule(root):
-    ours = training(root, learning_rate=0.001, learning_rate_decay=0.001)
-    for step in (0, 1, 1000, 5000):
-        assert ours.learning_rate(step) == pytest.approx(0.001 / (1 + 0.001 * step) ** 0.75)
-
-
 @pytest.mark.parametrize("passes", ["two", "joint"])
 def test_batch_norms_of_two_passes_or_of_one(root, passes):
     """Running means of the first layer: 0.9 of what was, 0.1 of each pass."""
@@ -250,9 +245,9 @@ def test_batch_norms_of_two_passes_or_of_one(root, passes):
     source, target = batch_of(0, 12, LABELS), batch_of(1, 8, LABELS[:8])
     first, norm = ours.network.backbone[0][0], ours.network.backbone[0][1]  # pyright: ignore[reportIndexIssue]
     with torch.no_grad():
-        seen = [first(ours.network.normalise(each.images)) for each in (source, target)]
+        activations = [first(ours.network.normalise(each.images)) for each in (source, target)]
     ours.learn(0, source, target)
-    means = [each.mean((0, 2, 3)) for each in (seen if passes == "two" else [torch.cat(seen)])]
+    means = [each.mean((0, 2, 3)) for each in (activations if passes == "two" else [torch.cat(activations)])]
     expected = torch.zeros_like(means[0])
     for mean in means:
         expected = 0.9 * expected + 0.1 * mean

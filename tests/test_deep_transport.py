@@ -87,10 +87,10 @@ def test_gradients_of_costs(form: str) -> None:
     held = numbers["beta"] * numbers["kappa"] / squares.median().item()
 
     def cost(x: torch.Tensor, z: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-        given = pair._replace(source_features=x, target_features=z, target_logits=logits)
+        changed = pair._replace(source_features=x, target_features=z, target_logits=logits)
         if form == "scale-free":  # what it is where the typical distance stays
-            return joint_cost(given, settings_of("published", alpha=held, beta=numbers["beta"]))
-        return joint_cost(given, settings_of(form, **numbers))
+            return joint_cost(changed, settings_of("published", alpha=held, beta=numbers["beta"]))
+        return joint_cost(changed, settings_of(form, **numbers))
 
     inputs = pair.source_features, pair.target_features, pair.target_logits
     assert torch.autograd.gradcheck(cost, inputs)
@@ -194,13 +194,6 @@ def test_deepjdot_is_an_assignment() -> None:
     np.testing.assert_allclose(plan_of(make_method("deepjdot"), pair).numpy(), expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("mass", [0.5, 0.85])
-def test_mpot_moves_its_mass(mass: float) -> None:
-    for seed in range(4):
-        alignment = make_method("mpot", mass=mass).alignment(make_pair(seed=seed))
-        assert alignment.terms["mass"].item() == pytest.approx(mass, abs=1e-12)
-
-
 @pytest.mark.parametrize("form", ["scale-free", "published"])
 def test_aot_moves_nothing_that_costs(form: str) -> None:
     """Exact plans use pairs of negative cost only, and the loss is never above zero."""
@@ -217,33 +210,25 @@ def test_aot_moves_nothing_that_costs(form: str) -> None:
 def test_confident_pairs_that_agree_are_rewarded() -> None:
     """All of the mass moves within classes; predictions that are sure of the wrong class leave nothing to gain."""
     pair = make_pair(9, 9, sure=20.0)
-    near = pair._replace(target_features=pair.source_features.detach().clone())
-    alignment = make_method("aot", solver="exact").alignment(near)
+    matching = pair._replace(target_features=pair.source_features.detach().clone())
+    alignment = make_method("aot", solver="exact").alignment(matching)
     same = pair.source_labels[:, None] == pair.source_labels[None, :]
     assert alignment.loss.item() < -0.8
-    assert plan_of(make_method("aot", solver="exact"), near)[same].sum().item() == pytest.approx(1)
-    away = near._replace(target_features=1e3 + 50 * torch.eye(9, FEATURES, dtype=torch.float64))
+    assert plan_of(make_method("aot", solver="exact"), matching)[same].sum().item() == pytest.approx(1)
+    away = matching._replace(target_features=1e3 + 50 * torch.eye(9, FEATURES, dtype=torch.float64))
     wrong = away._replace(source_labels=(pair.source_labels + 1) % CLASSES)
     for each in (away, wrong):
         assert make_method("aot", solver="exact").alignment(each).loss.item() > alignment.loss.item() + 0.2
 
 
 @pytest.mark.parametrize("entropy", ["augmented", "product", "counting"])
-def test_entropic_plans_approach_the_exact_one(entropy: Any) -> None:
-    pair = make_pair()
-    exact = make_method("aot", solver="exact").alignment(pair).loss.item()
-    losses = [make_method("aot", entropy=entropy, epsilon=e).alignment(pair).loss.item() for e in (0.1, 0.01, 0.001)]
-    gaps = [abs(loss - exact) for loss in losses]
-    assert gaps[0] > gaps[1] > gaps[2]
-    assert gaps[2] < 5e-3
-
-
 @pytest.mark.parametrize(("cost", "expected"), [("scale-free", 0.34), ("published", 0.6), ("cross-entropy", 0.6)])
-def test_entropy_is_relative_to_the_chance_of_a_class_in_one_cost(cost: Any, expected: float) -> None:
+def test_entropy_is_relative_to_the_chance_of_a_class_in_one_cost(cost: Any, expected: float, entropy: Any) -> None:
     assert CLASSES == 3
-    pair, method = make_pair(), make_method("aot", cost=cost, beta=1.7, epsilon=0.6, rooms="equal", neighbours=0)
+    plain: Any = {"beta": 1.7, "epsilon": 0.6, "rooms": "equal", "neighbours": 0}
+    pair, method = make_pair(), make_method("aot", cost=cost, entropy=entropy, **plain)
     costs = joint_cost(pair, method.settings).detach().numpy()
-    by_hand = aot.solve(costs, solver=aot.Entropic(expected, tolerance=1e-9)).plan
+    by_hand = aot.solve(costs, solver=aot.Entropic(expected, entropy, tolerance=1e-9)).plan
     np.testing.assert_allclose(plan_of(method, pair).numpy(), by_hand, atol=1e-6)
 
 
@@ -308,7 +293,7 @@ def test_numbers_that_are_not_finite_are_refused(name: str, wrong: float) -> Non
 @pytest.mark.parametrize("progress", [0.0, 0.1, 0.7, 1.0])
 def test_a_ramp_weighs_the_loss_and_its_gradient_and_nothing_else(progress: float) -> None:
     pair = make_pair()._replace(progress=progress)
-    weighed, plain = (make_method("aot", ramp=given).alignment(pair) for given in (True, False))
+    weighed, plain = (make_method("aot", ramp=rises).alignment(pair) for rises in (True, False))
     factor = np.tanh(5 * progress)  # the same as 2 / (1 + exp(-10 progress)) - 1
     assert weighed.loss.item() == pytest.approx(factor * plain.loss.item(), rel=1e-12)
     ours, theirs = (torch.autograd.grad(each.loss, pair.target_logits)[0] for each in (weighed, plain))
@@ -338,15 +323,6 @@ def test_capacities_are_equal_at_first_and_grow_with_the_demand():
     assert by_class(weights, pair).tolist() == pytest.approx([7 / 9, 1 / 3, 1 / 3], abs=1e-6)  # none gets less
     half = method.source_weights(pair._replace(progress=0.5))
     assert half.tolist() == pytest.approx(((weights + 1 / 12) / 2).tolist(), abs=1e-6)
-
-
-def test_capacities_that_are_not_used_need_not_grow():
-    """They end where they are what the target seems to have, times how full they are."""
-    pair, method = skewed_pair()._replace(progress=1.0), make_method("aot")
-    sent = by_class(plan_of(method, pair, 601).sum(1), pair)
-    capacities = by_class(method.source_weights(pair), pair)
-    assert 1 / 3 < capacities[0] < 0.95 * 7 / 9
-    assert capacities[0].item() == pytest.approx(7 / 9 * (sent / capacities)[0].item(), rel=1e-4)
 
 
 @pytest.mark.parametrize("marginals", ["equal", "fixed-mass", "soft-kl"])
@@ -418,7 +394,7 @@ def test_neighbours_are_the_nearest_by_angle_of_the_batch_and_of_those_before(co
     for features, guesses in batches[:2]:
         memory.remember(5 * features, guesses)
     features, guesses = batches[2]
-    found = memory.guesses_near(features, guesses)
+    found = memory.mean_guesses(features, guesses)
     everyone = torch.cat([batches[k][0] for k in (2, 1, 0)])
     angles = cdist(features.numpy(), everyone.numpy(), "cosine")
     angles[np.arange(8), np.arange(8)] = np.inf
@@ -429,7 +405,7 @@ def test_neighbours_are_the_nearest_by_angle_of_the_batch_and_of_those_before(co
 
 def test_an_image_without_neighbours_keeps_its_own_prediction():
     features, guesses = drawn(1, 0)
-    torch.testing.assert_close(Neighbours(3, FEATURES, CLASSES).guesses_near(features, guesses), guesses)
+    torch.testing.assert_close(Neighbours(3, FEATURES, CLASSES).mean_guesses(features, guesses), guesses)
 
 
 def test_old_images_are_forgotten():
@@ -443,33 +419,11 @@ def test_old_images_are_forgotten():
     torch.testing.assert_close(memory.guesses[:40], new[1])
 
 
-def misled_pair() -> Pair:
-    """Three clusters, seen alike by both domains; one target of the first is sure to be of the second."""
-    labels = torch.arange(12) % CLASSES
-    features = 5 * torch.eye(CLASSES, FEATURES, dtype=torch.float64)[labels] + 0.1 * make_pair(12, 12).source_features
-    logits = 8.0 * torch.nn.functional.one_hot(labels, CLASSES).double()
-    logits[0] = torch.tensor([0.0, 8.0, 0.0])
-    images = torch.zeros(12, 3, 2, 2)
-    parts = features.detach(), logits, labels, features.detach(), logits, images, images
-    return Pair(*parts, 1.0, lambda tensor: tensor)
-
-
-def test_a_wrong_guess_is_outvoted_by_neighbours():
-    pair = misled_pair()
-    first = pair.source_labels == 0
-    shares = {}
-    for count in (0, 3):
-        plan = plan_of(make_method("aot", neighbours=count, kappa=0.1), pair)
-        shares[count] = (plan[first, 0].sum() / plan[:, 0].sum()).item()
-    assert shares[0] < 0.2
-    assert shares[3] > 0.7
-
-
 def test_neighbours_count_as_the_run_goes_on():
     """Not at first; in the end, the plan is that of their guesses alone; half of the way, of the mean."""
     pair, costs = make_pair(), {}
     own = pair.target_logits.detach().softmax(1)
-    theirs = Neighbours(2, FEATURES, CLASSES).guesses_near(pair.target_features.detach(), own)
+    theirs = Neighbours(2, FEATURES, CLASSES).mean_guesses(pair.target_features.detach(), own)
     for progress, guesses in ((0.0, own), (0.5, (own + theirs) / 2), (1.0, theirs)):
         method = make_method("aot", neighbours=2, rooms="equal")
         found = plan_of(method, pair._replace(progress=progress))

@@ -44,12 +44,12 @@ def write(folder, state, suffix):
 
 def vectors_of(published, images):
     """What torchvision's own model computes before its classifier."""
-    seen = []
-    handle = published.fc.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+    inputs_of_head = []
+    handle = published.fc.register_forward_pre_hook(lambda module, inputs: inputs_of_head.append(inputs[0]))
     with torch.no_grad():
         published(images)
     handle.remove()
-    return seen[0]
+    return inputs_of_head[0]
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pth", ".pt"])

@@ -17,7 +17,7 @@ from adaptive_ot.exact.limits import LIMITS, Limits
 from adaptive_ot.exact.solver import solve_exact
 from budget import mostly_slow
 from check import check_solution, solve_checked
-from problems import Instance, reference_value, relative_difference, stored
+from problems import Instance, normal_problem, reference_value, relative_difference, stored
 
 BATCHES = 10
 INTEGER_PROBLEMS = 2_000
@@ -128,16 +128,6 @@ def test_real_problems(batch):
 # Large enough for column generation as it is: more than 2**16 negative pairs
 
 
-def random_weights(rng, n, m):
-    return rng.random(n) + 0.1, rng.random(m) + 0.1
-
-
-def medium_problem(seed, n=380, m=420):
-    """Half of the pairs pay."""
-    rng = np.random.default_rng(seed)
-    return Instance(rng.standard_normal((n, m)), *random_weights(rng, n, m))
-
-
 @pytest.mark.parametrize(
     ("low", "high", "shape"),
     [(-1, 1, (420, 420)), (-3, 3, (420, 420)), (-100, 100, (420, 420)), (-50, 19, (200, 700)), (-50, 19, (700, 200))],
@@ -155,10 +145,14 @@ def test_real_assignment():
     assert solution.value == pytest.approx(best_assignment(cost), rel=1e-13)
 
 
-def test_dense_with_weights():
-    instance = medium_problem(2)
+@pytest.mark.parametrize("container", [None, sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix])
+def test_weights(container):
+    """Half of the pairs pay."""
+    instance = normal_problem(2, 380, 420)
     assert np.count_nonzero(instance.cost < 0) > LIMITS.few_pairs
-    assert solve_checked(instance).value == pytest.approx(solve_listed(instance).value, rel=1e-13)
+    given = container(stored(instance.cost, 0.0)) if container else None
+    solution = solve_checked(instance, given=given, sparse_plan=container is not None)
+    assert solution.value == pytest.approx(solve_listed(instance).value, rel=1e-13)
 
 
 def test_dense_integer_problem_with_weights_against_highs():
@@ -170,23 +164,24 @@ def test_dense_integer_problem_with_weights_against_highs():
 
 
 def test_dense_float32():
-    instance = medium_problem(4)
+    instance = normal_problem(4, 380, 420)
     single = instance.cost.astype(np.float32)
     instance = instance._replace(cost=single.astype(np.float64))
     solution = solve_checked(instance, given=single, dtype=np.float32)
     assert solution.value == pytest.approx(solve_listed(instance).value, rel=1e-13)
 
 
-@pytest.mark.parametrize("container", [sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix])
-def test_sparse(container):
-    instance = medium_problem(5)
-    solution = solve_checked(instance, given=container(stored(instance.cost, 0.0)), sparse_plan=True)
-    assert solution.value == pytest.approx(solve_listed(instance).value, rel=1e-13)
-
-
 def clouds(seed, n, m, dimension):
     rng = np.random.default_rng(seed)
-    return rng.standard_normal((n, dimension)), rng.standard_normal((m, dimension)) + 0.3, *random_weights(rng, n, m)
+    x, z = rng.standard_normal((n, dimension)), rng.standard_normal((m, dimension)) + 0.3
+    return x, z, rng.random(n) + 0.1, rng.random(m) + 0.1
+
+
+def check_points(cost, instance, scale):
+    """Points have the value of the pairs that pay, as a sparse cost; these are too many to be listed."""
+    assert np.count_nonzero(instance.cost < 0) > LIMITS.few_pairs
+    solution = solve_checked(instance, given=cost, sparse_plan=True, cost_scale=scale)
+    assert solution.value == pytest.approx(aot.solve(stored(instance.cost, 0.0), *instance[1:]).value, rel=1e-12)
 
 
 @pytest.mark.parametrize(("n", "m", "dimension"), [(400, 430, 2), (1100, 90, 3), (333, 411, 50)])
@@ -194,9 +189,7 @@ def test_distance_cost(n, m, dimension):
     x, z, mu, nu = clouds(6, n, m, dimension)
     reach = 2.5 * np.sqrt(dimension)
     instance = Instance(problems.distance_matrix(x, z, reach), mu, nu)
-    assert np.count_nonzero(instance.cost < 0) > LIMITS.few_pairs
-    solution = solve_checked(instance, given=aot.DistanceCost(x, z, reach), sparse_plan=True, cost_scale=reach**2)
-    assert solution.value == pytest.approx(aot.solve(stored(instance.cost, 0.0), mu, nu).value, rel=1e-12)
+    check_points(aot.DistanceCost(x, z, reach), instance, reach**2)
 
 
 def test_distance_cost_as_assignment():
@@ -216,10 +209,7 @@ def test_joint_cost():
     rng = np.random.default_rng(9)
     p, q = np.eye(3)[rng.integers(0, 3, 400)], rng.dirichlet(np.ones(3), 420)
     instance = Instance(problems.joint_matrix(x, z, p, q, kappa=0.1, beta=3.0), mu, nu)
-    assert np.count_nonzero(instance.cost < 0) > LIMITS.few_pairs
-    given = aot.JointCost(x, z, p, q, kappa=0.1, beta=3.0)
-    solution = solve_checked(instance, given=given, sparse_plan=True, cost_scale=3.0)
-    assert solution.value == pytest.approx(aot.solve(stored(instance.cost, 0.0), mu, nu).value, rel=1e-12)
+    check_points(aot.JointCost(x, z, p, q, kappa=0.1, beta=3.0), instance, 3.0)
 
 
 def test_joint_cost_in_its_published_form():
@@ -272,7 +262,7 @@ def test_far_outliers_hide_nothing(far):
 @pytest.mark.parametrize("cost_factor", [1e8, 1e-8, 1e-90, 1e90])
 @pytest.mark.parametrize("weight_factor", [1.0, 1e6, 1e-6, 1e-30, 1e30])
 def test_scale(cost_factor, weight_factor):
-    plain = medium_problem(14, 60, 80)
+    plain = normal_problem(14, 60, 80)
     scaled = Instance(cost_factor * plain.cost, *(weight_factor * side for side in plain[1:]))
     reference = reference_value(*plain) * cost_factor * weight_factor
     assert relative_difference(solve_checked(scaled).value, reference) <= 1e-12
@@ -421,7 +411,7 @@ def test_nothing_can_move(cost):
 
 
 def test_pivot_limit():
-    instance = medium_problem(18, 60, 60)
+    instance = normal_problem(18, 60, 60)
     with pytest.raises(aot.NotConverged) as caught:
         aot.solve(*instance, solver=aot.Exact(max_pivots=10))
     early = caught.value.solution
@@ -437,7 +427,7 @@ def test_pivot_limit():
 
 
 def test_same_answers_in_several_threads_at_once():
-    instances = [medium_problem(seed, 300, 500) for seed in range(6)]
+    instances = [normal_problem(seed, 300, 500) for seed in range(6)]
     one_by_one = [aot.solve(*instance) for instance in instances]
     with ThreadPoolExecutor(3) as pool:
         at_once = list(pool.map(lambda instance: aot.solve(*instance), instances))

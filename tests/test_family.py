@@ -20,6 +20,7 @@ def test_a_pivot_limit_is_no_optimum(marginals, limit):
     """Whatever part of the work it stops."""
     solution = aot.solve(COST, marginals=marginals, solver=aot.Exact(max_pivots=limit), raise_if_not_converged=False)
     assert solution.status is aot.Status.PIVOT_LIMIT
+    assert solution.violation > 0.01
     with pytest.raises(aot.NotConverged, match="pivot limit"):
         aot.solve(COST, marginals=marginals, solver=aot.Exact(max_pivots=limit))
 

@@ -14,6 +14,7 @@ from adaptive_ot.deep.trained import evaluate
 from adaptive_ot.workbench.cli import figures, main
 from adaptive_ot.workbench.cli.digits import shifted_digits
 from adaptive_ot.workbench.report.figures import EPSILONS, Domains, class_to_drop, figures_of
+from commands import refused
 from patterns import save_patterns, small_run
 from test_benchmark_deep import TOP, write_images
 
@@ -224,24 +225,18 @@ PETS = "--dataset pets --source photo --target sketch"
     ],
 )
 def test_refusals(here, capfd, line, message):
-    assert main(["figures", "-o", str(here / "new"), *line.split()]) == 2
-    captured = capfd.readouterr()
-    assert message in captured.err
-    assert captured.err.count("\n") == 1
+    refused(capfd, ["figures", "-o", str(here / "new"), *line.split()], message, within=None)
     assert not list(here.rglob("*.png"))
 
 
 def test_a_directory_that_cannot_be(here, capfd):
     (here / "file").touch()
-    assert main(["figures", "-o", str(here / "file")]) == 2
-    assert "must be a directory" in capfd.readouterr().err
+    refused(capfd, ["figures", "-o", str(here / "file")], "must be a directory", within=here)
 
 
 def test_another_benchmark_is_no_study(here, capfd):
-    assert (
-        main(["benchmark", "features", "pets", "-o", str(here / "other"), "--method", "AOT labels", "--seeds", "1"])
-        == 0
-    )
+    other = ["benchmark", "features", "pets", "-o", str(here / "other"), "--method", "AOT labels", "--seeds", "1"]
+    assert main(other) == 0
     capfd.readouterr()
-    assert main(["figures", *PETS.split(), "--sensitivity", str(here / "other"), "-o", str(here / "new")]) == 2
-    assert "must be a study of sensitivity; got another benchmark" in capfd.readouterr().err
+    arguments = ["figures", *PETS.split(), "--sensitivity", str(here / "other"), "-o", str(here / "new")]
+    refused(capfd, arguments, "must be a study of sensitivity; got another benchmark", within=here / "other")

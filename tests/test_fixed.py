@@ -19,7 +19,7 @@ from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.pricing import BlockPricing
 from adaptive_ot.exact.solver import solve_exact
 from budget import mostly_slow
-from check import check_solution, solve_checked
+from check import check_solution, marginals_of, solve_checked
 from problems import KINDS, Instance, expected_form, family_reference, medium_costs, most_mass, stored, weight_scale
 
 BATCHES = 6
@@ -34,10 +34,6 @@ def small_windows(monkeypatch):
     monkeypatch.setattr(sys.modules["adaptive_ot.solve"], "solve_exact", partial(solve_exact, limits=limits))
     small = partial(columns.pricing_for, limits=limits)
     monkeypatch.setattr(columns, "pricing_for", lambda cost, base=np.inf, *_: small(cost, base))
-
-
-def marginals_of(mass: float | None) -> aot.Equal | aot.FixedMass:
-    return aot.Equal() if mass is None else aot.FixedMass(mass)
 
 
 def check_integer_problem(instance: Instance, mass: float | None, given: Any = None) -> bool:
@@ -361,8 +357,7 @@ def test_against_pot(seed):
 @pytest.mark.parametrize("cost_factor", [1e8, 1e-8, 1e-60, 1e60])
 @pytest.mark.parametrize("weight_factor", [1.0, 1e12, 1e-12, 1e-30])
 def test_scale(cost_factor, weight_factor):
-    rng = np.random.default_rng(14)
-    plain = Instance(rng.standard_normal((20, 30)), rng.random(20) + 0.1, rng.random(30) + 0.1)
+    plain = problems.normal_problem(14, 20, 30)
     mass = 0.6 * most_mass(plain)
     scaled = Instance(cost_factor * plain.cost, *(weight_factor * side for side in plain[1:]))
     expected = family_reference(*plain, mass) * cost_factor * weight_factor
@@ -479,15 +474,6 @@ def test_nested_lists_and_integers():
     assert aot.solve([[1, 2], [3, 5]], [1, 1], [1, 1], marginals=aot.Equal()).value == 5.0
 
 
-@pytest.mark.parametrize("layout", [sparse.csr_array, sparse.csc_array, sparse.coo_array, sparse.csr_matrix])
-def test_sparse_layouts(layout):
-    rng = np.random.default_rng(21)
-    cost = rng.integers(-5, 6, (12, 15)).astype(float)
-    cost[rng.random(cost.shape) < 0.3] = np.inf
-    instance = Instance(cost, rng.integers(1, 9, 12).astype(float), rng.integers(1, 9, 15).astype(float))
-    assert check_integer_problem(instance, problems.most_that_can_move(*instance), layout(stored(cost)))
-
-
 @pytest.mark.parametrize("shape", [(0, 0), (0, 3), (3, 0)])
 def test_empty(shape):
     solution = aot.solve(np.zeros(shape), marginals=aot.FixedMass(0.0))
@@ -542,9 +528,6 @@ def test_masses_that_are_refused(mass):
     [
         (([1.0, 1.0], [1.0, 1.0, 1.0]), aot.FixedMass(2.001), "at most the smaller of the total weights, 2"),
         (([1.0, 1.0], [0.0, 0.0, 0.0]), aot.Equal(), "same total"),
-        (([1.0, 1.0], [1.0, 1.0, 0.0]), "equal", "marginals"),
-        (([1.0, 1.0], [1.0, 1.0, 0.0]), aot.Equal, "marginals"),
-        (([1.0, 1.0], [1.0, 1.0, 0.0]), 3.0, "marginals"),
     ],
 )
 def test_bad_input(weights, marginals, message):
@@ -560,7 +543,7 @@ def test_totals_may_differ_by_rounding():
     np.testing.assert_allclose(solution.target_marginal, weights[1], rtol=1e-6)
 
 
-# Progress, limits, determinism
+# Progress, determinism
 
 
 def test_progress_is_reported():
@@ -571,21 +554,6 @@ def test_progress_is_reported():
     assert fractions
     assert all(0 <= fraction <= 1 for fraction in fractions)
     assert fractions == sorted(fractions)
-
-    def stop(now):
-        if now.stage == "walking":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        aot.solve(cost, marginals=aot.FixedMass(0.5), progress=stop)
-
-
-def test_pivot_limit():
-    cost = np.random.default_rng(26).random((60, 60))
-    with pytest.raises(aot.NotConverged) as caught:
-        aot.solve(cost, marginals=aot.Equal(), solver=aot.Exact(max_pivots=5))
-    assert caught.value.solution.status is aot.Status.PIVOT_LIMIT
-    assert caught.value.solution.violation > 0.01
 
 
 def test_inputs_stay_as_they_are():

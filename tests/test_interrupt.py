@@ -76,6 +76,13 @@ def test_kernels_return_numbers():
 
 ROBUST = "aot.solve(cost, marginals=aot.ChiSquareBall(0.2), progress=progress)"
 SMALL = "cost, weights = rng.standard_normal((300, 280)), rng.random(300)"
+ENTROPIC = "aot.solve(cost, solver=aot.Entropic(1e-4), progress=progress)"
+ENTROPIC_PROBLEMS = {
+    "epsilon": "aot.solve(aot.DistanceCost(x[:50], z[:40], reach=1.0), solver=aot.Entropic(0.1))\n"
+    "cost = aot.DistanceCost(*rng.random((2, 9000, 3)), reach=1.0)",
+    "batch": "aot.solve(rng.standard_normal((2, 5, 5)), solver=aot.Entropic(0.1))\n"
+    "cost = rng.standard_normal((2000, 150, 150))",
+}
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
@@ -87,6 +94,7 @@ SMALL = "cost, weights = rng.standard_normal((300, 280)), rng.random(300)"
         *[(each, "aot.mass_path(cost, progress=progress)", "walking") for each in PROBLEMS.values()],
         (SMALL, "while True: aot.solve(cost, weights, progress=progress)", "pivoting"),
         ("cost = rng.random((400, 300))", ROBUST, "interior"),
+        *[(problem, ENTROPIC, stage) for stage, problem in ENTROPIC_PROBLEMS.items()],
     ],
 )
 def test_ctrl_c(problem, call, stage):
@@ -137,16 +145,22 @@ class Stop(Exception):
     """Raised by a callback."""
 
 
-@pytest.mark.parametrize("stage", ["pricing", "pivoting"])
+@pytest.mark.parametrize(
+    ("how", "stage"),
+    [
+        *[({}, "pricing"), ({}, "pivoting"), ({"marginals": aot.FixedMass(0.9)}, "walking")],
+        ({"solver": aot.Entropic(0.5, compiled=False)}, "epsilon"),
+    ],
+)
 @pytest.mark.parametrize("cost", [[[-1.0, 2.0], [3.0, -1.0]], long_enough()], ids=["small", "points"])
-def test_exception_in_the_callback_comes_through(stage, cost):
+def test_exception_in_the_callback_comes_through(how, stage, cost):
     def progress(report):
         if report.stage == stage:
             raise Stop(report.stage)
 
     with pytest.raises(Stop, match=stage):
-        aot.solve(cost, progress=progress)
-    assert aot.solve(cost).status is aot.Status.OPTIMAL  # and nothing is broken afterwards
+        aot.solve(cost, **how, progress=progress)
+    assert aot.solve(cost, **how).status.succeeded  # and nothing is broken afterwards
 
 
 def test_progress_changes_nothing():

@@ -48,7 +48,7 @@ def test_plan_without_labels_stays_in_order():
 def test_a_large_plan_shares_pixels(monkeypatch):
     """Pixels are means: times the pairs in them, they are all of the mass."""
     monkeypatch.setattr(sys.modules["adaptive_ot.plot.plan"], "PIXELS", 4)
-    solution = aot.solve(np.random.default_rng(1).normal(size=(10, 7)))
+    solution = aot.solve(sparse.csr_array(np.random.default_rng(1).normal(size=(10, 7))))
     ax: Any = plot.plan(solution)
     image = ax.images[0].get_array()
     assert image.shape == (4, 4)
@@ -90,17 +90,6 @@ def test_many_plans_fill_rows():
     assert [bool(ax.get_xlabel()) for ax in figure.axes[:6]] == [False, False, True, True, True, True]
     assert [bool(ax.get_ylabel()) for ax in figure.axes[:6]] == [True, False, False, False, True, False]
     assert len(figure.axes) == 7
-    figure.canvas.draw()
-
-
-def test_plans_of_5000_points():
-    """Pixels are means: times the pairs in them, they are all of the mass."""
-    solution = aot.solve(sparse.diags_array(-np.ones(5000), format="csr"))
-    labels = np.arange(5000) % 10
-    figure = plot.plans({"a": solution, "b": solution}, labels, labels)
-    image: Any = figure.axes[0].images[0].get_array()
-    assert max(image.shape) < 5000
-    assert image.sum() * 5000**2 / image.size == pytest.approx(1, rel=0.02)
     figure.canvas.draw()
 
 

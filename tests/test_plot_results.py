@@ -1,6 +1,5 @@
 """Pictures of results: mass paths, overlaps, training runs, benchmarks, parameters, convergence."""
 
-import json
 import math
 from itertools import pairwise
 from typing import Any
@@ -71,11 +70,12 @@ def test_mass_against_overlap():
 def metrics(tmp_path_factory, one_thread):
     """The lines of a real, short run."""
     deep = pytest.importorskip("adaptive_ot.deep")
-    from patterns import save_patterns, small_run
+    import patterns
 
     folder = tmp_path_factory.mktemp("run")
-    deep.train(small_run(save_patterns(folder / "patterns.npz", 40), folder / "run", iterations=40, evaluate_every=10))
-    return [json.loads(line) for line in (folder / "run" / "metrics.jsonl").read_text().splitlines()]
+    root = patterns.save_patterns(folder / "patterns.npz", 40)
+    deep.train(patterns.small_run(root, folder / "run", iterations=40, evaluate_every=10))
+    return patterns.metrics(folder / "run")
 
 
 def test_training_of_a_real_run(metrics):

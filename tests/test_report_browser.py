@@ -71,8 +71,12 @@ class Browser:
     def one(self, selector: str) -> Any:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
+    def each(self, selector: str, script: str) -> list[Any]:
+        """The value of a script for `each` element."""
+        return self.run(f"return [...document.querySelectorAll(arguments[0])].map((each) => {script})", selector)
+
     def texts(self, selector: str) -> list[str]:
-        return self.run("return [...document.querySelectorAll(arguments[0])].map((each) => each.textContent)", selector)
+        return self.each(selector, "each.textContent")
 
     def active(self, attribute: str) -> Any:
         """An attribute of the element that has the focus."""
@@ -136,16 +140,12 @@ def strongest(match: Match, wanted: Any) -> list[tuple[int, int]]:
 
 
 def shown_pairs(browser: Browser, where: str = ".detail") -> list[tuple[int, int]]:
-    ends = browser.run(
-        "return [...document.querySelectorAll(arguments[0] + ' .pair')].map("
-        "(pair) => [...pair.querySelectorAll('.sample')].map((sample) => Number(sample.dataset.sample)))",
-        where,
-    )
-    return [(source, target) for source, target in ends]
+    samples = "[...each.querySelectorAll('.sample')].map((sample) => Number(sample.dataset.sample))"
+    return [(source, target) for source, target in browser.each(f"{where} .pair", samples)]
 
 
 def shown_images(browser: Browser) -> list[str]:
-    return browser.run("return [...document.querySelectorAll('.detail .pair img')].map((image) => image.src)")
+    return browser.each(".detail .pair img", "each.src")
 
 
 def images_of(match: Any, matched: list[tuple[int, int]]) -> list[str]:
@@ -155,8 +155,7 @@ def images_of(match: Any, matched: list[tuple[int, int]]) -> list[str]:
 
 def chosen(browser: Browser, selector: str) -> list[int]:
     """The numbers of the samples there."""
-    script = "return [...document.querySelectorAll(arguments[0])].map((each) => Number(each.dataset.sample))"
-    return browser.run(script, selector)
+    return browser.each(selector, "Number(each.dataset.sample)")
 
 
 def block(browser: Browser, match: Match, source: str, target: str) -> Any:
@@ -238,7 +237,7 @@ class TestBlocks:
     def test_empty_and_missing_blocks_say_so(self, browser, digits):
         browser.point(block(browser, digits, "7", "7"))
         assert "Nothing moves from here to there. 7 is missing in the source" in browser.texts(".finding")[0]
-        headers = browser.run("return [...document.querySelectorAll('.blocks th')].map((each) => each.ariaLabel)")
+        headers = browser.each(".blocks th", "each.ariaLabel")
         assert "7, no sources" in headers
         assert "3, no targets" in headers
         assert len(browser.all(".blocks .missing")) == 2
@@ -392,19 +391,13 @@ class TestLists:
 
 def test_everything_is_reached_with_the_tab_key(browser, digits):
     browser.open(digits_page(digits))
-    wanted = browser.run(
-        "return [...document.querySelectorAll('a, button, summary, [tabindex=\"0\"]')]"
-        ".filter((each) => each.tabIndex >= 0 && each.checkVisibility()).length"
-    )
+    reachable = 'a, button, summary, [tabindex="0"]'
+    wanted = sum(browser.each(reachable, "each.tabIndex >= 0 && each.checkVisibility()"))
     browser.run("window.reached = new Set(); addEventListener('focusin', (event) => window.reached.add(event.target))")
     for _ in range(wanted // 25 + 2):
         browser.press(*[Keys.TAB] * 25)
-    missed = browser.run(
-        "return [...document.querySelectorAll('a, button, summary, [tabindex=\"0\"]')]"
-        ".filter((each) => each.tabIndex >= 0 && each.checkVisibility() && !window.reached.has(each))"
-        ".map((each) => each.outerHTML.slice(0, 80))"
-    )
-    assert missed == []
+    missed = "each.tabIndex >= 0 && each.checkVisibility() && !window.reached.has(each) && each.outerHTML.slice(0, 80)"
+    assert not any(told := browser.each(reachable, missed)), told
 
 
 def test_tabs_by_keyboard(browser, digits):
@@ -495,12 +488,12 @@ def test_on_paper(browser, digits):
     browser.emulate("dark", "print")
     browser.run("dispatchEvent(new Event('beforeprint'))")
     assert all(panel.is_displayed() for panel in browser.all("[role=tabpanel]"))
-    assert browser.run("return [...document.querySelectorAll('details')].every((each) => each.open)")
+    assert all(browser.each("details", "each.open"))
     assert not any(each.is_displayed() for each in browser.all(".controls, nav, .detail"))
     assert all(each.is_displayed() for each in browser.all("[data-list] .cards"))
     assert browser.run(CONTRAST) == []
     browser.run("dispatchEvent(new Event('afterprint'))")
-    assert not browser.run("return [...document.querySelectorAll('details')].some((each) => each.open)")
+    assert not any(browser.each("details", "each.open"))
 
 
 def test_links_unfold_what_they_lead_to(browser, digits):
@@ -528,7 +521,7 @@ VALUES = samples(["a", "b"], values=np.array([[1.5, np.nan], [1e-9, 2e6]]), colu
 def test_odd_matches(browser, match, blocks, lists):
     browser.explore(match)
     assert len(browser.all(".block")) == blocks
-    assert browser.run("return [...document.querySelectorAll('[data-list]')].map((each) => each.dataset.list)") == lists
+    assert browser.each("[data-list]", "each.dataset.list") == lists
     for sample in browser.all("[data-list] .sample"):
         browser.run("arguments[0].click()", sample)
         assert browser.texts(".detail h3")
@@ -659,7 +652,7 @@ def test_long_names_of_classes_keep_their_marks(browser):
         assert box["y"] + box["height"] <= head["y"] + head["height"] + 1
         assert box["width"] > 4
     assert len(browser.all(".blocks .missing")) == 2
-    titles = [each.get_attribute("title") for each in browser.all(".blocks th[scope]")]
+    titles = browser.each(".blocks th[scope]", "each.title")
     assert [title.startswith(name) for title in titles] == [True, False, True, False]
 
 
@@ -669,8 +662,7 @@ def test_traces_are_not_seen(browser, scheme):
     side = samples([f"{k}" for k in range(20)], labels=[str(k // 10) for k in range(20)])
     everywhere = ((i, j, 1.0 if i == j else 1e-9) for i in range(10) for j in range(20))
     browser.explore(pairs(side, side, *everywhere), scheme=scheme)
-    shares = browser.run("return [...document.querySelectorAll('.block')].map((each) => each.style.cssText)")
-    assert shares == ["--share: 100%;", "--share: 0%;", "--share: 0%;", "--share: 0%;"]
+    assert browser.each(".block", "each.style.cssText") == ["--share: 100%;", *["--share: 0%;"] * 3]
     browser.point(browser.all(".block")[1])
     assert browser.texts(".finding")[0].startswith("Only traces of mass move from here to there, 1.00e-7 together.")
     browser.all("[role=tab]")[1].click()

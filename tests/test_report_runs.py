@@ -20,20 +20,20 @@ from adaptive_ot.deep.evaluation import probabilities
 from adaptive_ot.deep.loader import open_stores
 from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.methods.transport import batch_plan, joint_cost
-from adaptive_ot.deep.run_directory import read_account, read_run
+from adaptive_ot.deep.run_directory import read_metrics, read_run
 from adaptive_ot.deep.trained import network_of
 from adaptive_ot.workbench.benchmark import deep, engine, features, sensitivity
-from adaptive_ot.workbench.benchmark.journal import read_benchmark
-from adaptive_ot.workbench.benchmark.study import Study
+from adaptive_ot.workbench.benchmark.study import Study, read_benchmark
 from adaptive_ot.workbench.benchmark.table import accuracy_columns
-from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.report import write_report
 from adaptive_ot.workbench.report.benchmarked import page_of as benchmark_page
 from adaptive_ot.workbench.report.contents import Explorer, Facts, Note, Picture, Table
 from adaptive_ot.workbench.report.trained import page_of as training_page
+from commands import refused
 from patterns import SIZE, stripes
 from reports import HOSTILE_NAMES, read_page
 from test_benchmark_deep import ROWS, TOP, write_images
+from test_deep_trained import damage_network, remove_network, rewrite
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -68,7 +68,7 @@ def finished(tmp_path_factory):
     """A run of a few steps, with weights that are not equal; nobody changes it."""
     folder = tmp_path_factory.mktemp("finished")
     save_folders(folder / "data")
-    train(small(folder, settings={"solver": "exact", "kappa": 0.0}))  # rooms are full, and so they grow
+    train(small(folder, settings={"solver": "exact", "kappa": 0.0}))  # class capacities are used up, and so they grow
     return folder / "run"
 
 
@@ -93,14 +93,6 @@ def facts(page, heading):
 
 def headings(page, kind):
     return [part.heading for part in of_kind(page, kind)]
-
-
-def refused(capfd, path):
-    """The one line with which the command refuses a directory."""
-    assert main(["report", str(path)]) == 2
-    message = capfd.readouterr().err
-    assert message.count("\n") == 1
-    return message
 
 
 # Training runs
@@ -130,7 +122,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     (explorer,) = of_kind(page, Explorer)
     match, found = explorer.match, read_run(finished)
     stores = open_stores(found.config, torch.device("cpu"), lambda _: None)
-    network = network_of(finished, found, torch.device("cpu"))
+    network = network_of(found, torch.device("cpu"))
     for side, store in zip((match.source, match.target), stores, strict=True):
         assert side.names == [image.name for image in store.domain.images]
         assert side.labels == [store.domain.classes[k] for k in store.labels]
@@ -148,7 +140,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     assert "taken from its neighbours in the target, not from its own prediction" in caption
     pair, neighbours = embedding.pair(), embedding.method.neighbours
     assert neighbours is not None
-    theirs = neighbours.guesses_near(pair.target_features, pair.target_logits.softmax(1))
+    theirs = neighbours.mean_guesses(pair.target_features, pair.target_logits.softmax(1))
     cost = joint_cost(pair._replace(target_logits=theirs.log()), embedding.method.settings)
     plan, _ = batch_plan(cost, torch.from_numpy(weights), embedding.method.marginals, embedding.method.solver)
     dense = np.zeros((32, 32))
@@ -217,7 +209,7 @@ def test_a_run_that_was_stopped(finished, tmp_path):
         train(config, progress=stop)
     page = trained(config.output)
     (note,) = of_kind(page, Note)
-    last = next(line for line in reversed(read_account(config.output).lines) if "accuracy" in line)
+    last = next(line for line in reversed(read_metrics(config.output)) if "accuracy" in line)
     assert note.kind == "warning"
     assert "not finished: it was at step 10 of 20." in note.text
     assert f"It had {last['accuracy']:.1%} of the target right at step 10." in note.text
@@ -253,32 +245,16 @@ def test_lines_that_are_torn_or_tampered_with(copied):
     assert len(of_kind(page, Picture)) == 1
 
 
-def without_network(run):
-    shutil.rmtree(run / "checkpoints")
-
-
-def with_damaged_network(run):
-    newest = max((run / "checkpoints").glob("*.safetensors"))
-    newest.write_bytes(newest.read_bytes()[:-9])
-
-
-def with_moved_data(run):
-    change(run, "run.json", lambda record: record["config"].update(root="/nowhere/data"))
-
-
-def change(folder, name, update):
-    """Change a JSON file in place."""
-    record = json.loads((folder / name).read_text())
-    update(record)
-    (folder / name).write_text(json.dumps(record))
+def move_data(run):
+    rewrite(run / "run.json", lambda record: record["config"].update(root="/nowhere/data"))
 
 
 @pytest.mark.parametrize(
     ("spoil", "reason"),
     [
-        (without_network, "must hold its network; got none"),
-        (with_damaged_network, "must hold one that is whole"),
-        (with_moved_data, "must find its dataset where it was; got nothing at '/nowhere/data'"),
+        (remove_network, "must hold its network; got none"),
+        (damage_network, "must hold one that is whole"),
+        (move_data, "must find its dataset where it was; got nothing at '/nowhere/data'"),
     ],
 )
 def test_a_finished_run_of_which_something_is_gone(copied, spoil, reason):
@@ -294,7 +270,7 @@ def test_a_finished_run_of_which_something_is_gone(copied, spoil, reason):
 
 
 def test_data_that_have_moved(copied, finished, tmp_path):
-    with_moved_data(copied)
+    move_data(copied)
     root = shutil.copytree(finished.parent / "data", tmp_path / "elsewhere")
     assert len(of_kind(trained(copied, root=root), Explorer)) == 1
     with pytest.raises(InvalidInput, match="root must be a directory"):
@@ -327,13 +303,13 @@ def test_images_that_cannot_be_used(finished, tmp_path):
 )
 def test_a_run_that_was_tampered_with(copied, capfd, name, spoil, reason):
     """Tests of runs try every field; a page reads them the same way."""
-    change(copied, name, spoil)
-    assert reason in refused(capfd, copied)
+    rewrite(copied / name, spoil)
+    refused(capfd, ["report", str(copied)], reason, within=copied)
 
 
 def test_devices_that_are_wrong(finished, capfd):
-    assert main(["report", str(finished), "--device", "gpu", "-o", str(finished.parent / "page.html")]) == 2
-    assert "--device must be one that PyTorch can use" in capfd.readouterr().err
+    message = "--device must be one that PyTorch can use"
+    refused(capfd, ["report", str(finished), "--device", "gpu"], message, within=finished)
 
 
 # Benchmarks
@@ -379,13 +355,34 @@ def test_a_benchmark_of_features(compared):
     assert {(row, column) for row, column in accuracy.bold if column == 1} == {
         (k, 1) for k, best in enumerate(accuracy_columns(plan, outcomes)[-2].best()) if best
     }
-    assert list(others.columns) == ["method", "transported mass", "true overlap"]
+    estimates = ["overlap", "overlap low", "overlap high", "adapted"]
+    assert list(others.columns) == ["method", "transported mass", *estimates, "true overlap"]
     mass = [each.numbers["transported_mass"] for each in outcomes if each.cell.method == "AOT (joint)"]
     assert others.rows[0][1] == pytest.approx(np.mean(mass), abs=5e-4)
     assert [row[0] for row in failed.rows] == ["AOT labels"] * 4
     assert failed.rows[0][-1] == "ValueError: <script>alert('no')</script>"
     assert facts(page, "Plan")["samples"] == "1000"
     assert of_kind(page, Note) == []
+
+
+def test_a_benchmark_of_conditions(compared, tmp_path):
+    pets, methods, overlaps = compared[0].parent / "pets", ["source only", "k-NN"], ["all", "unknown"]
+    plan, work = features.prepare([pets], methods=methods, seeds=2, shifts=["none"], overlaps=overlaps)
+    outcomes = engine.run(plan, work, tmp_path)
+    page = benchmark_page(tmp_path)
+    parts = ["Accuracy: none, all", "Accuracy: none, unknown", "Other numbers: none, unknown"]
+    assert headings(page, Table) == ["Accuracy by condition", *parts]
+    table, _, last, _ = of_kind(page, Table)
+    assert table.columns == ["method", "mean", "±", "none, all", "none, unknown", "seconds"]
+    assert last.columns[3:5] == ["<b>photo, unknown", "sketch, unknown"]
+    accuracies = [each.numbers["accuracy"] for each in outcomes if each.numbers and each.cell.method == "k-NN"]
+    assert table.rows[1][3:5] == pytest.approx(
+        [100 * np.mean(accuracies[:4]), 100 * np.mean(accuracies[4:])], abs=0.051
+    )
+    lines = (tmp_path / "cells.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "cells.jsonl").write_bytes(b"".join(lines[:3]))
+    page = benchmark_page(tmp_path)
+    assert headings(page, Table) == ["Not run yet", "Accuracy by condition", "Accuracy: none, all"]
 
 
 def test_the_page_of_a_benchmark_of_hostile_names(compared, tmp_path):
@@ -421,6 +418,10 @@ TAMPERED = [
     *({"methods": methods} for methods in ("AOT", [1])),
     *({"seeds": seeds} for seeds in ("two", [0.5], 10**12, 0)),
     *({"only": only} for only in (3, {"AOT (joint)": {}})),
+    *(
+        {"conditions": conditions}
+        for conditions in (3, {"none, all": 3}, {"none, all": []}, {"none, all": [["a", "b"]]})
+    ),
     *({"grid": 3}, {"grid": [{"parameter": "a"}], "baseline": None}),
     {"grid": [{"parameter": "a", "default": 1, "values": [1], "rows": ["AOT (joint)"]}], "baseline": "none"},
 ]
@@ -432,8 +433,8 @@ def test_a_plan_that_was_tampered_with(compared, tmp_path, tampered, capfd):
     if isinstance(tampered, bytes):
         (path / "plan.json").write_bytes(tampered)
     else:
-        change(path, "plan.json", lambda record: record.update(tampered))
-    assert f"benchmark '{path}' must hold a plan" in refused(capfd, path)
+        rewrite(path / "plan.json", lambda record: record.update(tampered))
+    refused(capfd, ["report", str(path)], f"benchmark '{path}' must hold a plan", within=path)
 
 
 def test_our_own_bugs_are_not_blamed_on_files(compared, monkeypatch):

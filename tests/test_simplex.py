@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from adaptive_ot.exact.simplex import NetworkSimplex
+from problems import reference_value
 
 MANY = 1_000_000
 
@@ -20,12 +20,21 @@ def random_problem(seed, n, m, arcs, *, largest_weight=9, largest_cost=9):
     return mu, nu, pairs // m, pairs % m, costs
 
 
-def optimal_value(mu, nu, rows, columns, costs):
+def cost_matrix(mu, nu, rows, columns, costs):
+    cost = np.full((mu.size, nu.size), np.inf)
+    cost[rows, columns] = costs
+    return cost
+
+
+def optimal_value(mu, nu, *arcs):
     """By HiGHS; an integer."""
-    constraints = np.zeros((mu.size + nu.size, rows.size))
-    constraints[rows, np.arange(rows.size)] = 1
-    constraints[mu.size + columns, np.arange(rows.size)] = 1
-    return round(linprog(costs, A_ub=constraints, b_ub=np.concatenate([mu, nu]), method="highs").fun)
+    return round(reference_value(cost_matrix(mu, nu, *arcs), mu, nu))
+
+
+def simplex_of(mu, nu, *arcs):
+    simplex = NetworkSimplex(mu, nu)
+    simplex.add_arcs(*arcs)
+    return simplex
 
 
 def value_of(simplex):
@@ -95,21 +104,19 @@ def check_optimal(simplex, rows, columns, costs):
 def test_optimum_and_tree(shape, ties, seed):
     largest = 1 if ties else 50
     n, m = shape
-    mu, nu, rows, columns, costs = random_problem(seed, n, m, 400, largest_weight=largest, largest_cost=largest)
-    simplex = NetworkSimplex(mu, nu)
+    mu, nu, *arcs = random_problem(seed, n, m, 400, largest_weight=largest, largest_cost=largest)
+    simplex = simplex_of(mu, nu, *arcs)
     check_tree(simplex, mu, nu)
-    simplex.add_arcs(rows, columns, costs)
     assert simplex.optimise(MANY)
     check_tree(simplex, mu, nu)
-    check_optimal(simplex, rows, columns, costs)
-    assert value_of(simplex) == optimal_value(mu, nu, rows, columns, costs)
+    check_optimal(simplex, *arcs)
+    assert value_of(simplex) == optimal_value(mu, nu, *arcs)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_tree_after_every_pivot(seed):
-    mu, nu, rows, columns, costs = random_problem(seed, 12, 10, 100, largest_weight=3, largest_cost=3)
-    simplex = NetworkSimplex(mu, nu)
-    simplex.add_arcs(rows, columns, costs)
+    mu, nu, *arcs = random_problem(seed, 12, 10, 100, largest_weight=3, largest_cost=3)
+    simplex = simplex_of(mu, nu, *arcs)
     values = [0.0]
     finished = False
     while not finished:
@@ -117,33 +124,28 @@ def test_tree_after_every_pivot(seed):
         check_tree(simplex, mu, nu)
         values.append(value_of(simplex))
     assert (np.diff(values) <= 0).all()
-    assert values[-1] == optimal_value(mu, nu, rows, columns, costs)
+    assert values[-1] == optimal_value(mu, nu, *arcs)
 
 
 @pytest.mark.parametrize("parts", [2, 5])
 @pytest.mark.parametrize("seed", range(5))
 def test_warm_start(seed, parts):
-    mu, nu, rows, columns, costs = random_problem(seed, 20, 30, 500)
+    mu, nu, *arcs = random_problem(seed, 20, 30, 500)
     simplex = NetworkSimplex(mu, nu)
     for part in range(parts):
-        some = slice(part, None, parts)
-        simplex.add_arcs(rows[some], columns[some], costs[some])
+        simplex.add_arcs(*(side[part::parts] for side in arcs))
         assert simplex.optimise(MANY)
         check_tree(simplex, mu, nu)
-    at_once = NetworkSimplex(mu, nu)
-    at_once.add_arcs(rows, columns, costs)
-    assert at_once.optimise(MANY)
-    assert value_of(simplex) == value_of(at_once) == optimal_value(mu, nu, rows, columns, costs)
-    check_optimal(simplex, rows, columns, costs)
+    assert value_of(simplex) == optimal_value(mu, nu, *arcs)
+    check_optimal(simplex, *arcs)
 
 
 def test_nothing_to_add():
-    mu, nu, rows, columns, costs = random_problem(0, 8, 8, 40)
-    simplex = NetworkSimplex(mu, nu)
-    simplex.add_arcs(rows[:0], columns[:0], costs[:0])
+    mu, nu, *arcs = random_problem(0, 8, 8, 40)
+    simplex = simplex_of(mu, nu, *(side[:0] for side in arcs))
     assert simplex.optimise(MANY)
     assert (simplex.pivots, value_of(simplex)) == (0, 0.0)
-    simplex.add_arcs(rows, columns, costs)
+    simplex.add_arcs(*arcs)
     assert simplex.optimise(MANY)
     before = simplex.pivots
     assert simplex.optimise(MANY)
@@ -152,9 +154,8 @@ def test_nothing_to_add():
 
 @pytest.mark.parametrize("limit", [0, 1, 7])
 def test_pivot_limit_counts_all_calls(limit):
-    mu, nu, rows, columns, costs = random_problem(1, 20, 20, 300)
-    simplex = NetworkSimplex(mu, nu)
-    simplex.add_arcs(rows, columns, costs)
+    mu, nu, *arcs = random_problem(1, 20, 20, 300)
+    simplex = simplex_of(mu, nu, *arcs)
     assert not simplex.optimise(limit)
     assert simplex.pivots == limit
     assert not simplex.optimise(limit)
@@ -165,19 +166,15 @@ def test_pivot_limit_counts_all_calls(limit):
 def test_flows_beyond_float64():
     """Weights that float64 cannot tell apart are kept apart."""
     mu, nu = np.array([2**60, 1]), np.array([2**60 + 1])
-    simplex = NetworkSimplex(mu, nu)
-    simplex.add_arcs(np.array([0, 1]), np.array([0, 0]), np.array([-1.0, -2.0]))
+    simplex = simplex_of(mu, nu, np.array([0, 1]), np.array([0, 0]), np.array([-1.0, -2.0]))
     assert simplex.optimise(MANY)
     assert simplex.transport()[2].tolist() == [2**60, 1]
 
 
 def test_transport_is_sorted_by_row_then_column():
-    mu, nu, rows, columns, costs = random_problem(2, 30, 20, 500)
-    simplex = NetworkSimplex(mu, nu)
-    simplex.add_arcs(rows, columns, costs)
+    mu, nu, *arcs = random_problem(2, 30, 20, 500)
+    simplex = simplex_of(mu, nu, *arcs)
     simplex.optimise(MANY)
     i, j, _, cost = simplex.transport()
     assert (np.diff(i * nu.size + j) > 0).all()
-    dense = np.full((30, 20), np.nan)
-    dense[rows, columns] = costs
-    np.testing.assert_array_equal(cost, dense[i, j])
+    np.testing.assert_array_equal(cost, cost_matrix(mu, nu, *arcs)[i, j])

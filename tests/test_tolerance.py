@@ -10,6 +10,7 @@ import problems
 from adaptive_ot import Exact, Status
 from adaptive_ot.exact.certificate import certified
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass
+from problems import normal_problem
 
 # Powers of two change no digit.
 FACTORS = [(2.0**-20, 1.0), (1.0, 2.0**-20), (2.0**-40, 2.0**-40), (2.0**30, 2.0**-10)]
@@ -57,7 +58,7 @@ def assert_scaled(scaled: aot.Solution, plain: aot.Solution, cost_factor: float,
 def test_a_scaled_problem_behaves_like_the_problem(model, cost_factor, weight_factor):
     rng = np.random.default_rng(0)
     for _ in range(10 if model == "ChiSquareBall" else 100):
-        cost, mu, nu = wide_problem(rng) if model != "ChiSquareBall" else problems.balanced(rng, real_problem(rng))
+        cost, mu, nu = wide_problem(rng) if model != "ChiSquareBall" else problems.balanced(rng, normal_problem(rng))
         most = float(min(mu.sum(), nu.sum()))
         marginals = {
             "AtMost": (AtMost(), AtMost()),
@@ -75,10 +76,6 @@ def test_a_scaled_problem_behaves_like_the_problem(model, cost_factor, weight_fa
             raise_if_not_converged=False,
         )
         assert_scaled(scaled, plain, cost_factor, weight_factor)
-
-
-def real_problem(rng: np.random.Generator) -> problems.Instance:
-    return problems.Instance(rng.standard_normal((5, 7)), rng.random(5) + 0.1, rng.random(7) + 0.1)
 
 
 @pytest.mark.parametrize(("cost_factor", "weight_factor"), FACTORS)

@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 
 import adaptive_ot as aot
-from adaptive_ot._arrays import to_numpy
+from adaptive_ot._arrays import ArrayKind, to_numpy
 from adaptive_ot.batch import ProblemBatch
-from adaptive_ot.entropic.batch import plan_on_gpu, solve_on_gpu
+from adaptive_ot.entropic.batch import solve_on_gpu
 from budget import mostly_slow
 from problems import Instance
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
 
-from adaptive_ot.entropic.triton import solve_batch  # noqa: E402
+from adaptive_ot.entropic.triton import NUMBERS, solve_batch  # noqa: E402
 
 ENTROPIES = ["augmented", "product", "counting"]
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -179,25 +179,64 @@ def test_larger_ones_in_torch(entropy):
         np.testing.assert_allclose(found.source_potential.cpu(), expected.source_potential, rtol=0, atol=1e-12)
 
 
+@pytest.fixture
+def as_on_gpu(monkeypatch):
+    """Have `solve` treat every tensor as one on a GPU: Triton's interpreter takes it from there."""
+    monkeypatch.setattr(ArrayKind, "on_gpu", property(lambda kind: kind.library == "torch"))
+
+
 @pytest.mark.parametrize("entropy", ENTROPIES)
-def test_the_plan_of_a_training_step_is_that_of_solve(entropy):
+def test_who_does_not_wait_gets_the_same_solution(as_on_gpu, entropy):
     cost, solver = random_problem(7, 5, seed=3)[0], aot.Entropic(0.1, entropy, tolerance=1e-9)
     weights = np.arange(1, 8) / 28
     given = torch.from_numpy(cost).to(DEVICE), torch.from_numpy(weights).to(DEVICE)
-    plan, unsolved = plan_on_gpu(*given, solver)
-    assert unsolved == 0
-    assert to_numpy(plan) == pytest.approx(aot.solve(cost, weights, solver=solver).plan, abs=1e-8)
+    found, expected = (aot.solve(*given, solver=replace(solver, wait=wait)) for wait in (False, True))
+    assert bool(found.converged)
+    assert bool(expected.converged)
+    assert str(found) == str(expected)
+    for name in ("plan", "value", "gap", "status", "iterations", "target_potential", "active_source", "active_target"):
+        assert np.array_equal(to_numpy(getattr(found, name)), to_numpy(getattr(expected, name))), name
+    assert found.active_source.dtype == torch.bool
+    assert len(found.clusters()) == len(expected.clusters())
+    assert found.problem.violation(found.plan) <= 1e-15
+    assert to_numpy(found.plan) == pytest.approx(aot.solve(cost, weights, solver=solver).plan, abs=1e-8)
+    batch = aot.solve(given[0][None], given[1], solver=replace(solver, wait=False))
+    assert str(batch) == str(aot.solve(given[0][None], given[1], solver=solver))
+    assert torch.equal(batch.plan[0], found.plan)
+    assert batch.converged.tolist() == [True]
+    listed = aot.solve(given[0], weights.tolist(), solver=replace(solver, wait=False))
+    assert torch.equal(listed.plan, found.plan)
 
 
-def test_the_plan_of_a_training_step_that_went_wrong_ends():
+def test_nothing_is_read_where_solve_does_not_wait(as_on_gpu, monkeypatch):
+    """Tensors on the meta device have no values: whatever reads one raises."""
+    from adaptive_ot.deep.methods.transport import batch_plan
+
+    def on_meta(costs, weights, *settings):
+        return torch.empty_like(costs), costs.new_empty(len(costs), len(NUMBERS) + 2 * weights.shape[1])
+
+    monkeypatch.setattr("adaptive_ot.entropic.triton.solve_batch", on_meta)
+    cost, solver = torch.empty(7, 5, device="meta"), aot.Entropic(0.1, wait=False)
+    plan, unsolved = batch_plan(cost, torch.empty(7, device="meta", dtype=torch.float64), aot.AtMost(), solver)
+    assert (plan.dtype, plan.shape, unsolved.shape) == (torch.float32, cost.shape, ())
+    assert aot.solve(cost.expand(3, 7, 5), solver=solver).plan.shape == (3, 7, 5)
+    with pytest.raises((NotImplementedError, RuntimeError), match="meta"):
+        aot.solve(cost, solver=replace(solver, wait=True))
+    with pytest.raises(aot.InvalidInput, match=r"target_weights must have shape \(5,\) or \(1, 5\)"):
+        aot.solve(cost, None, torch.empty(4, device="meta"), solver=solver)
+
+
+def test_a_solve_without_waiting_that_went_wrong_ends(as_on_gpu):
     cost = torch.full((3, 4), torch.nan, dtype=torch.float64, device=DEVICE)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the interpreter
-        plan, _ = plan_on_gpu(cost, cost.new_full((3,), 1 / 3), aot.Entropic(0.1, max_iterations=5))
-    assert plan.shape == (3, 4)
+        solution = aot.solve(cost, solver=aot.Entropic(0.1, max_iterations=5, wait=False))
+    assert solution.plan.shape == (3, 4)
+    assert not solution.converged
 
 
-def test_a_plan_of_a_training_step_that_misses_its_tolerance_says_so():
+def test_a_solve_without_waiting_that_misses_its_tolerance_says_so(as_on_gpu):
     cost = torch.from_numpy(random_problem(7, 5, seed=3)[0]).to(DEVICE)
-    _, unsolved = plan_on_gpu(cost, cost.new_full((7,), 1 / 7), aot.Entropic(1e-3, max_iterations=2))
-    assert unsolved == 1
+    solution = aot.solve(cost, solver=aot.Entropic(1e-3, max_iterations=2, wait=False))
+    assert not solution.converged
+    assert solution.status is aot.Status.ITERATION_LIMIT

@@ -40,7 +40,7 @@ class ArrayKind:
     def present(self, values: Any) -> Any:
         """`values` in this library, on this device; floating values in this precision."""
         if is_torch_array(values):  # already on this device
-            return values.to(getattr(sys.modules["torch"], self.dtype.name))
+            return values.to(getattr(sys.modules["torch"], self.dtype.name)) if values.is_floating_point() else values
         if values.dtype.kind == "f":
             with np.errstate(over="ignore"):  # numbers too large for float32 become infinite
                 values = values.astype(self.dtype, copy=False)

@@ -200,7 +200,7 @@ def adjoint(at: Point, by: Triple) -> Triple:
 
 
 def _adjoint_with_dummies(at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, by_g: torch.Tensor) -> Triple:
-    """The adjoint of the balanced problem with its dummies: every constraint is active, and one potential is free.
+    """The adjoint of the balanced problem with its dummies: every constraint is tight, and one potential is free.
 
     If mass is fixed, the dummies leave it to the others, and exchange nothing. In terms of the potentials f', g' of
     the balanced problem,  f = f' + g'_dummy - epsilon log(mu |mu| / (|mu| + |nu|)).
@@ -232,16 +232,16 @@ def _adjoint_with_dummies(at: Point, by_plan: torch.Tensor, by_f: torch.Tensor, 
 
 
 def _solve(
-    model: Model, plan: torch.Tensor, sides: Pair, actives: Pair, by: Triple, priced: bool = False
+    model: Model, plan: torch.Tensor, sides: Pair, tight: Pair, by: Triple, priced: bool = False
 ) -> tuple[torch.Tensor, torch.Tensor, Any]:
     """Derivatives by the sums of rows and columns, given how each is shared, and by the mass if that is `priced`.
 
-    Active rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
+    Tight rows and columns keep their sums at the weights, times exp(-softness * potential / epsilon); the potentials
     of the others stay. The plan is exp((f_i + g_j + price - C_ij) / epsilon), times mu_i nu_j if weighted. In each row,
     (1 + softness) u_i is the mean of  by_ij - v_j - price;  in each column, (1 + softness) v_j is that of
     by_ij - u_i - price;  the price is the mean of all  by_ij - u_i - v_j. The rows are eliminated.
     """
-    (shares, means), (rows, active), (by_plan, by_f, by_g) = sides, actives, by
+    (shares, means), (rows, columns), (by_plan, by_f, by_g) = sides, tight, by
     r, c, stiff = plan.sum(-1), plan.sum(-2), 1 + model.softness
     p = (shares * by_plan).sum(-1) + model.epsilon * _ratio(by_f, r)
     q = (means.mT * by_plan).sum(-2) + model.epsilon * _ratio(by_g, c)
@@ -254,10 +254,10 @@ def _solve(
         square = torch.cat([square, (c / mass)[..., None, :]], -2)
         square = torch.cat([square, torch.ones_like(square[..., :1])], -1)
         q = torch.cat([q, ((by_plan * plan).sum((-2, -1))[..., None] / mass)], -1)
-        active = torch.cat([active, torch.ones_like(active[..., :1])], -1)
-    schur = torch.where(active[..., None], square - means @ (inverse[..., None] * shares), 0.0)
-    schur = schur + torch.diag_embed(torch.where(active, 0.0, 1.0))
-    right = torch.where(active, q - (means @ (inverse * p)[..., None])[..., 0], 0.0)
+        columns = torch.cat([columns, torch.ones_like(columns[..., :1])], -1)
+    schur = torch.where(columns[..., None], square - means @ (inverse[..., None] * shares), 0.0)
+    schur = schur + torch.diag_embed(torch.where(columns, 0.0, 1.0))
+    right = torch.where(columns, q - (means @ (inverse * p)[..., None])[..., 0], 0.0)
     solved = torch.linalg.solve(schur, right)
     u = inverse * (p - (shares @ solved[..., None])[..., 0])
     return (u, solved[..., :-1], solved[..., -1:, None]) if priced else (u, solved, 0.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import operator
+import sys
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
@@ -60,38 +61,42 @@ def whole_number(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_
 
 def dense_cost(cost: Any) -> np.ndarray | Any:
     """Return a 2-D floating-point array without NaN or -inf: C-contiguous NumPy, or the torch tensor on a GPU."""
-    kind = ArrayKind.of(cost)
-    array = _real_gpu_tensor("cost", cost) if kind.on_gpu else _real_array("cost", cost)
-    if array.ndim != 2:
-        raise InvalidInput(
-            "cost",
-            "must have two dimensions (sources x targets)",
-            f"{array.ndim} with shape {tuple(array.shape)}",
-            "Reshape it; for points use DistanceCost(x, z, reach).",
-        )
-    if not kind.on_gpu:
-        array = _native_floats(array)
-    _check_costs(array)
-    return array if kind.on_gpu else np.ascontiguousarray(array)
+    remedy = "Reshape it; for points use DistanceCost(x, z, reach)."
+    return _dense_costs(cost, 2, "two dimensions (sources x targets)", remedy)
 
 
 def cost_batch(cost: Any) -> np.ndarray | Any:
     """Return a 3-D floating-point array without NaN or -inf: C-contiguous NumPy, or the torch tensor on a GPU."""
-    on_gpu = ArrayKind.of(cost).on_gpu
-    array = _real_gpu_tensor("cost", cost) if on_gpu else _real_array("cost", cost)
-    if array.ndim != 3:
-        raise InvalidInput(
-            "cost",
-            "must have three dimensions (problems x sources x targets)",
-            f"{array.ndim} with shape {tuple(array.shape)}",
-            "Reshape it.",
-        )
-    if on_gpu:
-        _check_costs(array)
+    array = _dense_costs(cost, 3, "three dimensions (problems x sources x targets)", "Reshape it.")
+    if is_torch_array(array) or array.flags.writeable:
         return array
-    array = np.ascontiguousarray(_native_floats(array))
-    _check_costs(array)
-    return array if array.flags.writeable else array.copy()  # kernels would be compiled again for read-only arrays
+    return array.copy()  # kernels would be compiled again for read-only arrays
+
+
+def _dense_costs(cost: Any, dimensions: int, axes: str, remedy: str) -> np.ndarray | Any:
+    on_gpu = ArrayKind.of(cost).on_gpu
+    array = gpu_cost(cost) if on_gpu else _real_array("cost", cost)
+    if array.ndim != dimensions:
+        raise InvalidInput("cost", f"must have {axes}", f"{array.ndim} with shape {tuple(array.shape)}", remedy)
+    if not on_gpu:
+        array = _native_floats(array)
+    # The minimum is NaN if any entry is: this takes one pass and allocates nothing.
+    lowest = float(array.min()) if 0 not in array.shape else 0.0
+    if not lowest >= -LARGEST:
+        host = to_numpy(array).astype(np.float64)
+        at = tuple(int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
+        _reject_cost(host[at], at)
+    return array if on_gpu else np.ascontiguousarray(array)
+
+
+def gpu_cost(given: Any) -> Any:
+    """Return a tensor on a GPU as float32 or float64, without a look at its values."""
+    if given.dtype.is_complex:
+        raise InvalidInput("cost", "must hold real numbers", f"dtype {given.dtype}", "Take the real part.")
+    tensor = given.detach()
+    if not tensor.dtype.is_floating_point:
+        return tensor.double()
+    return tensor if tensor.dtype.itemsize >= 4 else tensor.float()
 
 
 def sparse_cost(cost: Any) -> sparse.csr_array:
@@ -130,9 +135,7 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | N
         return np.full(shape, 1.0 / size) if size else np.zeros(shape)
     same_place("cost", kind, name, given)
     array = _real_array(name, given).astype(np.float64)
-    if array.shape not in ((size,), shape):
-        rule = f"must have shape ({size},){'' if problems is None else f' or {shape}'} to match the cost"
-        raise InvalidInput(name, rule, array.shape, f"Give {size} weights{'' if problems is None else ' per problem'}.")
+    _check_weights_shape(name, array, shape)
     if array.size == 0:
         return np.zeros(shape)
     if not array.min() >= 0:
@@ -147,6 +150,26 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | N
         rule = f"must reach {SMALLEST_HEAVIEST:g} at one point, or be 0 everywhere"
         raise InvalidInput(name, rule, f"at most {heaviest[faint].flat[0]:g}", "Scale the weights up.")
     return array if array.shape == shape else np.broadcast_to(array, shape).copy()
+
+
+def gpu_weights(name: str, given: Any, size: int, costs: Any) -> Any:
+    """Return weights of a batch of costs on a GPU in float64; floating tensors there are not looked at."""
+    shape, kind = (len(costs), size), ArrayKind.of(costs)
+    if given is None:
+        return costs.new_ones(shape).double() / size
+    if not is_torch_array(given) or is_sparse(given) or not given.is_floating_point():
+        return sys.modules["torch"].from_numpy(weights(name, given, size, kind, len(costs))).to(costs.device)
+    same_place("cost", kind, name, given)
+    _check_weights_shape(name, given, shape)
+    return given.detach().double().expand(shape)
+
+
+def _check_weights_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
+    size, batch = shape[-1], len(shape) == 2
+    if tuple(array.shape) not in ((size,), shape):
+        rule = f"must have shape ({size},){f' or {shape}' if batch else ''} to match the cost"
+        remedy = f"Give {size} weights{' per problem' if batch else ''}."
+        raise InvalidInput(name, rule, tuple(array.shape), remedy)
 
 
 def points(name: str, given: Any, rows: int | None = None) -> np.ndarray:
@@ -354,15 +377,6 @@ def instance(name: str, value: Any, *kinds: type) -> None:
         )
 
 
-def _real_gpu_tensor(name: str, given: Any) -> Any:
-    if given.dtype.is_complex:
-        raise InvalidInput(name, "must hold real numbers", f"dtype {given.dtype}", "Take the real part.")
-    tensor = given.detach()
-    if not tensor.dtype.is_floating_point:
-        return tensor.double()
-    return tensor if tensor.dtype.itemsize >= 4 else tensor.float()
-
-
 def _real_array(name: str, given: Any) -> np.ndarray:
     if np.ma.isMaskedArray(given):
         raise InvalidInput(name, "must not be a masked array", "one", "Fill it first; +inf in a cost forbids a pair.")
@@ -390,16 +404,6 @@ def _first(array: np.ndarray, wrong: np.ndarray) -> str:
     """Describe the first wrong entry and its position."""
     at = tuple(int(k) for k in np.argwhere(wrong)[0])
     return f"{array[at]} at index {at[0] if len(at) == 1 else at}"
-
-
-def _check_costs(array: Any) -> None:
-    """Check that no cost is NaN or below the smallest one allowed."""
-    # The minimum is NaN if any entry is: this takes one pass and allocates nothing.
-    lowest = float(array.min()) if 0 not in array.shape else 0.0
-    if not lowest >= -LARGEST:
-        host = to_numpy(array).astype(np.float64)
-        at = tuple(int(k) for k in np.argwhere(~(host >= -LARGEST))[0])
-        _reject_cost(host[at], at)
 
 
 def highest_cost(values: Any) -> None:

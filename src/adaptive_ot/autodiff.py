@@ -2,7 +2,7 @@
 
 The value is differentiated by the envelope theorem: its gradient with respect to the cost is the plan; with respect to
 the weights, it follows from the potentials. The entropic plan is differentiated implicitly, by one linear system for
-the potentials at the solution, with the constraints that are active there. That system can be differentiated in turn,
+the potentials at the solution, with the constraints that are tight there. That system can be differentiated in turn,
 so entropic values and plans have derivatives of every order.
 """
 

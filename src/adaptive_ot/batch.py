@@ -5,19 +5,27 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
-from array_api_compat import is_torch_array
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import ArrayKind, is_sparse, rounded_down, to_numpy
+from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.marginals import Marginals, as_marginals
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Transport, marginal, violation_of
+from adaptive_ot.solution import (
+    STATUSES,
+    Answers,
+    DenseTransport,
+    Found,
+    ListedTransport,
+    Solution,
+    Status,
+    presented,
+)
 
 
 def is_batch(cost: Any) -> bool:
@@ -43,8 +51,8 @@ class ProblemBatch(Sequence[Problem]):
 
     cost: Any  # a NumPy array, or a torch tensor on a GPU
     kind: ArrayKind
-    source_weights: np.ndarray
-    target_weights: np.ndarray
+    source_weights: Any  # a NumPy array, or a torch tensor on a GPU if unchecked
+    target_weights: Any
     marginals: Marginals
 
     @classmethod
@@ -62,6 +70,17 @@ class ProblemBatch(Sequence[Problem]):
         return cls(array, kind, *weights, marginals)
 
     @classmethod
+    def unchecked(cls, cost: Any, source_weights: Any, target_weights: Any, marginals: Marginals) -> ProblemBatch:
+        """One or many problems on a GPU, whose numbers stay there: a look at them would have to wait for the GPU."""
+        array = check.gpu_cost(cost)
+        array = array[None] if array.ndim == 2 else array
+        weights = (
+            check.gpu_weights("source_weights", source_weights, array.shape[1], array),
+            check.gpu_weights("target_weights", target_weights, array.shape[2], array),
+        )
+        return cls(array, ArrayKind.of(cost), *weights, marginals)
+
+    @classmethod
     def of(cls, problem: Problem) -> ProblemBatch:
         """A batch of a single problem with a dense cost."""
         assert isinstance(problem.cost, ArrayCost)
@@ -70,10 +89,6 @@ class ProblemBatch(Sequence[Problem]):
 
     def __len__(self) -> int:
         return len(self.cost)
-
-    def precise(self) -> ProblemBatch:
-        """The same problems with solutions in float64, which the batch rounds when it returns them."""
-        return replace(self, kind=replace(self.kind, dtype=np.dtype(np.float64)))
 
     @overload
     def __getitem__(self, index: int) -> Problem: ...
@@ -86,111 +101,26 @@ class ProblemBatch(Sequence[Problem]):
         return Problem(cost, self.source_weights[index], self.target_weights[index], self.marginals)
 
 
-class Plans(Protocol):
-    """How a solver stores its plans."""
-
-    def one(self, shape: tuple[int, int], index: int) -> Transport:
-        """The plan of one problem."""
-        ...
-
-    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> Any:
-        """All plans in one array."""
-        ...
+def empty_answers(batch: int, n: int, m: int) -> Answers:
+    """Room for the answers to problems of n sources and m targets; they count as optimal."""
+    numbers, whole = np.zeros((6, batch)), np.zeros((2, batch), np.int64)
+    return Answers(*numbers, *whole, *(np.empty((batch, size)) for size in (n, m, n, m)))
 
 
-class PlanArray(NamedTuple):
-    """Dense plans, in NumPy or on the device of the input."""
-
-    plans: Any
-
-    def one(self, shape: tuple[int, int], index: int) -> Transport:
-        return DenseTransport(self.plans[index])
-
-    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> Any:
-        return self.plans
-
-
-class PairLists(NamedTuple):
-    """Plans as lists of pairs: one row per problem, its first `length` places used. Far smaller than dense plans."""
-
-    rows: np.ndarray
-    columns: np.ndarray
-    mass: np.ndarray
-    length: np.ndarray
-
-    @classmethod
-    def empty(cls, batch: int, n: int, m: int) -> PairLists:
-        """Room for the basic solutions of problems of n sources and m targets."""
-        shape = (batch, min(n * m, n + m))
-        return cls(np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape), np.zeros(batch, np.int64))
-
-    def part(self, problems: slice) -> PairLists:
-        """The lists of some of the problems, as views to write to."""
-        return PairLists(*(side[problems] for side in self))
-
-    def one(self, shape: tuple[int, int], index: int) -> Transport:
-        rows, columns, mass = (side[index, : self.length[index]] for side in (self.rows, self.columns, self.mass))
-        return ListedTransport(shape, (rows, columns, mass))
-
-    def marginals(self, shape: tuple[int, int, int], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """Row and column sums, in float64, of all plans rounded to this precision."""
-        batch, n, m = shape
-        used = np.arange(self.rows.shape[1]) < self.length[:, None]
-        problem, _ = np.nonzero(used)
-        mass = rounded_down(self.mass[used], dtype)
-        rows, columns = problem * n + self.rows[used], problem * m + self.columns[used]
-        return marginal(rows, mass, batch * n).reshape(batch, n), marginal(columns, mass, batch * m).reshape(batch, m)
-
-    def dense(self, shape: tuple[int, int, int], dtype: np.dtype) -> np.ndarray:
-        used = np.arange(self.rows.shape[1]) < self.length[:, None]
-        problem, _ = np.nonzero(used)
-        plans = np.zeros(shape, dtype)
-        plans[problem, self.rows[used], self.columns[used]] = rounded_down(self.mass[used], dtype)
-        return plans
-
-
-class Answers(NamedTuple):
-    """The results of a solver for each problem, in float64; `Solution` explains the names.
-
-    Marginals and potentials may be on a GPU.
-    """
-
-    value: np.ndarray
-    regularised_value: np.ndarray
-    mass: np.ndarray
-    price: np.ndarray
-    gap: np.ndarray
-    violation: np.ndarray
-    source_marginal: Any
-    target_marginal: Any
-    source_potential: Any
-    target_potential: Any
-    iterations: np.ndarray
-
-    @classmethod
-    def empty(cls, batch: int, n: int, m: int) -> Answers:
-        """Room for the answers to problems of n sources and m targets."""
-        numbers, sides = np.zeros((6, batch)), (np.empty((batch, size)) for size in (n, m, n, m))
-        return cls(*numbers, *sides, iterations=np.zeros(batch, np.int64))
-
-    def part(self, problems: slice) -> Answers:
-        """The answers to some of the problems, as views to write to."""
-        return Answers(*(array[problems] for array in self))
-
-
-def _stacked(name: str) -> cached_property[Any]:
-    """An answer to all problems, in the library and precision of the input."""
-    return cached_property(lambda batch: batch.problems.kind.present(getattr(batch.answers, name)))
+def store(one: Answers, place: int, answers: Answers) -> None:
+    """Write the answers to one problem to their place among those to a batch."""
+    for answer, array in zip(one, answers, strict=True):
+        array[place] = answer
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SolutionBatch(Sequence[Solution]):
+class SolutionBatch(Found, Sequence[Solution]):
     """The solutions of many problems.
 
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
     problem as the first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
     `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, the same for targets,
-    and `iterations`; `status` is a tuple.
+    `iterations` and `converged`; `status` is a tuple.
 
     Examples
     --------
@@ -211,66 +141,42 @@ class SolutionBatch(Sequence[Solution]):
       active    75 % of the sources, 75 % of the targets
     """
 
-    problems: ProblemBatch
-    plans: Plans
-    answers: Answers
-    status: tuple[Status, ...]
-    active_share: float = 0.0
+    problem: ProblemBatch
+    transport: DenseTransport | ListedTransport
+
+    value = presented("value")
+    regularised_value = presented("regularised_value")
+    mass = presented("mass")
+    price = presented("price")
+    gap = presented("gap")
+    violation = presented("violation")
+    iterations = presented("iterations")
 
     @classmethod
     def of(cls, problems: ProblemBatch, solutions: Sequence[Solution]) -> SolutionBatch:
-        """From the solutions of the single problems, in float64."""
-        batch, n, m = problems.cost.shape
-        answers, plans = Answers.empty(batch, n, m), np.empty((batch, n, m))
+        """From the solutions of the single problems."""
+        plans, answers = np.empty(problems.cost.shape), empty_answers(*problems.cost.shape)
         for b, solution in enumerate(solutions):
-            for name, array in answers._asdict().items():
-                array[b] = to_numpy(getattr(solution, name))
-            plans[b] = to_numpy(solution.transport.dense(np.dtype(np.float64)))
-            marginals = answers.source_marginal[b], answers.target_marginal[b]
-            answers.violation[b] = violation_of(problems[b], DenseTransport(plans[b]), marginals)
-        status = tuple(solution.status for solution in solutions)
+            plans[b] = to_numpy(solution.transport.dense(plans.dtype))
+            store(solution.answers, b, answers)
         share = max((solution.active_share for solution in solutions), default=0.0)
-        return cls(problems, PlanArray(plans), answers, status, share)
+        return cls(problems, DenseTransport(plans), answers, share)
 
-    value = _stacked("value")
-    regularised_value = _stacked("regularised_value")
-    mass = _stacked("mass")
-    price = _stacked("price")
-    gap = _stacked("gap")
-    violation = _stacked("violation")
-    source_marginal = _stacked("source_marginal")
-    target_marginal = _stacked("target_marginal")
-    source_potential = _stacked("source_potential")
-    target_potential = _stacked("target_potential")
-    iterations = _stacked("iterations")
+    @property
+    def problems(self) -> ProblemBatch:
+        return self.problem
 
     @cached_property
-    def active_source(self) -> Any:
-        """Which sources carry mass."""
-        return self.problems.kind.present(self._active()[0])
-
-    @cached_property
-    def active_target(self) -> Any:
-        """Which targets carry mass."""
-        return self.problems.kind.present(self._active()[1])
-
-    def _active(self) -> tuple[Any, Any]:
-        answers, problems = self.answers, self.problems
-        least = self.active_share * problems.source_weights, self.active_share * problems.target_weights
-        if is_torch_array(answers.source_marginal):
-            import torch
-
-            least = tuple(torch.from_numpy(side).to(answers.source_marginal.device) for side in least)
-        return answers.source_marginal > least[0], answers.target_marginal > least[1]
+    def status(self) -> tuple[Status, ...]:
+        return tuple(STATUSES[place] for place in to_numpy(self.answers.status))
 
     @cached_property
     def plan(self) -> Any:
         """All plans as one dense array, created on first access."""
-        kind = self.problems.kind
-        return kind.present_plan(self.plans.dense(self.problems.cost.shape, kind.dtype))
+        return self.problem.kind.present_plan(self.transport.dense(self.problem.kind.dtype))
 
     def __len__(self) -> int:
-        return len(self.problems)
+        return len(self.problem)
 
     @overload
     def __getitem__(self, index: int) -> Solution: ...
@@ -280,47 +186,29 @@ class SolutionBatch(Sequence[Solution]):
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
         index = range(len(self))[operator.index(index)]
-        present, answers = self.problems.kind.present, self.answers
-        return Solution(
-            problem=self.problems[index],
-            transport=self.plans.one(self.problems.cost.shape[1:], index),
-            value=float(answers.value[index]),
-            regularised_value=float(answers.regularised_value[index]),
-            mass=float(answers.mass[index]),
-            price=float(answers.price[index]),
-            source_marginal=present(answers.source_marginal[index]),
-            target_marginal=present(answers.target_marginal[index]),
-            source_potential=present(answers.source_potential[index]),
-            target_potential=present(answers.target_potential[index]),
-            active_source=self.active_source[index],
-            active_target=self.active_target[index],
-            gap=float(answers.gap[index]),
-            violation=float(answers.violation[index]),
-            status=self.status[index],
-            iterations=int(answers.iterations[index]),
-            active_share=self.active_share,
-        )
+        answers = Answers(*(answer[index] for answer in self.answers))
+        return Solution(self.problem[index], self.transport.one(index), answers, self.active_share)
 
     def __repr__(self) -> str:
-        batch, n, m = self.problems.cost.shape
+        batch, n, m = self.problem.cost.shape
         return f"<SolutionBatch of {batch} problems of {n} x {m}: {self._statuses()}>"
 
     def __str__(self) -> str:
-        batch, n, m = self.problems.cost.shape
-        answers = self.answers
-        title = f"{self.problems.marginals.title}, {batch} problems of {n} x {m}"
+        batch, n, m = self.problem.cost.shape
+        value, mass, gap = map(to_numpy, (self.answers.value, self.answers.mass, self.answers.gap))
+        title = f"{self.problem.marginals.title}, {batch} problems of {n} x {m}"
         if batch == 0:
             return title
         active = [
             f"{np.count_nonzero(side) / max(1, side.size):.0%}".replace("%", " %")
-            for side in map(to_numpy, self._active())
+            for side in map(to_numpy, (self.active_source, self.active_target))
         ]
         return "\n".join(
             [
                 title,
                 f"  status    {self._statuses()}",
-                f"  value     {_range(answers.value)}   (certified gap at most {answers.gap.max():.2g})",
-                f"  mass      {_range(answers.mass)}",
+                f"  value     {_range(value)}   (certified gap at most {gap.max():.2g})",
+                f"  mass      {_range(mass)}",
                 f"  active    {active[0]} of the sources, {active[1]} of the targets",
             ]
         )

@@ -58,8 +58,9 @@ class Cost(ABC):
         return None
 
     def check_highest(self) -> None:
-        """Refuse costs that are too large to be summed."""
-        return  # the check of the coordinates bounds the distances
+        """Refuse costs that are too large to be summed; the check of the coordinates bounds those of points."""
+        if self.layout != "points":
+            check.highest_cost(self.sample())
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -99,9 +100,6 @@ class ArrayCost(Cost):
         from scipy import sparse
 
         return sparse.csr_array(np.isfinite(to_numpy(self.array)).astype(np.float64))
-
-    def check_highest(self) -> None:
-        check.highest_cost(self.array)
 
 
 class SparseCost(Cost):
@@ -146,9 +144,6 @@ class SparseCost(Cost):
 
         matrix = self.matrix
         return sparse.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=self.shape)
-
-    def check_highest(self) -> None:
-        check.highest_cost(self.matrix.data)
 
 
 class PointCost(Cost):

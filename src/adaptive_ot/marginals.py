@@ -23,7 +23,7 @@ from adaptive_ot.errors import InvalidInput
 # Totals that differ by less than this share count as equal: float32 weights rarely sum to exactly one.
 SAME_TOTAL = 1e-6
 
-# Larger than the relative error of a few float64 operations.
+# Larger than the relative error of a few float64 operations, or of a precise sum to the sum of its absolute terms.
 ROUNDING = 2.0**-50
 
 # Divergences of ratios closer to one than this are summed as a series, because the closed form cancels.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import is_sparse
+from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
 from adaptive_ot.marginals import Bound, Marginals, as_marginals
 
@@ -33,8 +33,8 @@ class Problem:
     """
 
     cost: Cost
-    source_weights: np.ndarray
-    target_weights: np.ndarray
+    source_weights: Any  # a NumPy array, or a torch tensor on a GPU that `solve` did not wait for
+    target_weights: Any
     marginals: Marginals
 
     @classmethod
@@ -51,14 +51,19 @@ class Problem:
         return cls(cost, *weights, marginals)
 
     @property
+    def kind(self) -> ArrayKind:
+        """Library, device and precision of the answer."""
+        return self.cost.kind
+
+    @property
     def most_mass(self) -> float:
         """The most mass that can move."""
-        return self.marginals.most_mass(self.source_weights, self.target_weights)
+        return self.marginals.most_mass(*self._weights())
 
     @property
     def prescribed_mass(self) -> float:
         """The mass that must move, if the model prescribes it."""
-        return self.marginals.prescribed(self.source_weights, self.target_weights)
+        return self.marginals.prescribed(*self._weights())
 
     def objective(self, plan: Any) -> float:
         """<C, plan> plus the penalty of the model; +inf if mass lies on a forbidden pair."""
@@ -86,12 +91,12 @@ class Problem:
 
     def bound(self, source_potential: Any) -> Bound:
         """The lower bound that a source potential proves, with the target potential and price of mass behind it."""
-        given = check.potential("source_potential", source_potential, self.source_weights.size)
+        given = check.potential("source_potential", source_potential, self.cost.shape[0])
         potential = self.marginals.clipped(given)
         lowest = np.full(self.cost.shape[1], np.inf)
         for start, rows in self.blocks():
             np.minimum(lowest, (rows - potential[start : start + len(rows), None]).min(axis=0), out=lowest)
-        return self.marginals.bound(self.source_weights, self.target_weights, potential, lowest)
+        return self.marginals.bound(*self._weights(), potential, lowest)
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
         """Blocks of rows of the cost, each with the index of its first row."""
@@ -107,6 +112,9 @@ class Problem:
         """
         return max(0.0, self.objective(plan) - self.dual_value(source_potential))
 
+    def _weights(self) -> tuple[np.ndarray, np.ndarray]:
+        return to_numpy(self.source_weights), to_numpy(self.target_weights)
+
     def _support(self, plan: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         array = check.plan(plan, self.cost.shape)
         if is_sparse(array):
@@ -117,6 +125,5 @@ class Problem:
 
     def _judged(self, judge: Callable[..., float], rows: np.ndarray, columns: np.ndarray, mass: np.ndarray) -> float:
         """Apply a method of the model to the marginals of a plan."""
-        weights = self.source_weights, self.target_weights
         index = zip((rows, columns), self.cost.shape, strict=True)
-        return judge(*weights, *(np.bincount(side, mass, size).astype(np.float64) for side, size in index))
+        return judge(*self._weights(), *(np.bincount(side, mass, size).astype(np.float64) for side, size in index))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from enum import Enum
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Status(Enum):
-    """How a solver ended; the value says what that means."""
+    """How a solver ended; the value says what that means. The first two are successes."""
 
     OPTIMAL = "optimal: the gap is certified to be within tolerance"
     CONVERGED = "converged: the marginals of the regularised problem are within tolerance"
@@ -52,6 +53,9 @@ class LabelPlan(NamedTuple):
     mass: np.ndarray
 
 
+STATUSES = tuple(Status)
+FIRST_FAILURE = STATUSES.index(Status.PIVOT_LIMIT)
+
 Support = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -61,9 +65,9 @@ def marginal(index: np.ndarray, mass: np.ndarray, size: int) -> np.ndarray:
 
 
 class Transport(ABC):
-    """The plan G of a solver, in the most compact form that the solver has."""
+    """The plan G of a solver, in the most compact form that the solver has; two forms can hold a batch of plans."""
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
 
     @abstractmethod
     def support(self) -> Support:
@@ -83,24 +87,36 @@ class Transport(ABC):
 
 
 class ListedTransport(Transport):
-    """A list of the few pairs that carry mass."""
+    """A list of the few pairs that carry mass: sources, targets, masses. Those of a batch begin with the problems."""
 
-    def __init__(self, shape: tuple[int, int], pairs: Support) -> None:
+    def __init__(self, shape: tuple[int, ...], pairs: tuple[np.ndarray, ...]) -> None:
         self.shape, self.pairs = shape, pairs
 
+    def one(self, problem: int) -> ListedTransport:
+        """The plan of one problem of a batch."""
+        part = slice(*np.searchsorted(self.pairs[0], (problem, problem + 1)))
+        return ListedTransport(self.shape[1:], tuple(side[part] for side in self.pairs[1:]))
+
     def support(self) -> Support:
-        return self.pairs
+        rows, columns, mass = self.pairs
+        return rows, columns, mass
 
     def dense(self, dtype: np.dtype) -> np.ndarray:
-        rows, columns, mass = self.pairs
+        *index, mass = self.pairs
         plan = np.zeros(self.shape, dtype)
-        plan[rows, columns] = rounded_down(mass, dtype)
+        plan[tuple(index)] = rounded_down(mass, dtype)
         return plan
 
     def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        rows, columns, mass = self.pairs
+        *problem, rows, columns, mass = self.pairs
         mass = rounded_down(mass, dtype)
-        return marginal(rows, mass, self.shape[0]), marginal(columns, mass, self.shape[1])
+        start, problems = (problem[0], self.shape[0]) if problem else (0, 1)
+        sides = zip((rows, columns), self.shape[-2:], strict=True)
+        of_rows, of_columns = (
+            marginal(start * size + index, mass, problems * size).reshape(*self.shape[:-2], size)
+            for index, size in sides
+        )
+        return of_rows, of_columns
 
     def times(self, matrix: np.ndarray) -> np.ndarray:
         from scipy import sparse
@@ -110,10 +126,14 @@ class ListedTransport(Transport):
 
 
 class DenseTransport(Transport):
-    """A matrix, in NumPy or on the device of the input."""
+    """A matrix, in NumPy or on the device of the input; of a batch, all matrices in one array."""
 
     def __init__(self, plan: Any) -> None:
         self.shape, self.plan = tuple(plan.shape), plan
+
+    def one(self, problem: int) -> DenseTransport:
+        """The plan of one problem of a batch."""
+        return DenseTransport(self.plan[problem])
 
     def support(self) -> Support:
         plan = to_numpy(self.plan)
@@ -127,26 +147,78 @@ class DenseTransport(Transport):
         plan = rounded_down(self.plan, dtype)
         if is_torch_array(plan):
             plan = plan.double()
-            return to_numpy(plan.sum(1)), to_numpy(plan.sum(0))
-        return plan.sum(axis=1, dtype=np.float64), plan.sum(axis=0, dtype=np.float64)
+            return to_numpy(plan.sum(-1)), to_numpy(plan.sum(-2))
+        return plan.sum(axis=-1, dtype=np.float64), plan.sum(axis=-2, dtype=np.float64)
 
     def times(self, matrix: np.ndarray) -> np.ndarray:
         return to_numpy(self.plan) @ matrix
 
 
-def violation_of(
-    problem: Problem, transport: Transport, marginals: tuple[np.ndarray, np.ndarray], known: float | None = None
-) -> float:
-    """The violation of a plan with these marginals in the precision of the input; `known` is its value in float64."""
-    dtype = problem.cost.kind.dtype
-    if known is not None and dtype == np.float64:
-        return known
-    sums = marginals if dtype == np.float64 else transport.marginals(dtype)
-    return problem.marginals.violation(problem.source_weights, problem.target_weights, *sums)
+class Answers(NamedTuple):
+    """The numbers that a solver found, in float64; for a batch, each has one more axis in front.
+
+    `Solution` explains the names. `status` is the place of the status in `Status`. Arrays may be on a GPU.
+    """
+
+    value: Any
+    regularised_value: Any
+    mass: Any
+    price: Any
+    gap: Any
+    violation: Any
+    iterations: Any
+    status: Any
+    source_marginal: Any
+    target_marginal: Any
+    source_potential: Any
+    target_potential: Any
+
+
+def presented(name: str) -> cached_property[Any]:
+    """One of the answers, in the library and precision of the input."""
+    return cached_property(lambda found: found.problem.kind.present(getattr(found.answers, name)))
+
+
+def number(name: str) -> cached_property[float]:
+    """One of the answers to a single problem."""
+    return cached_property(lambda found: float(getattr(found.answers, name)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Solution:
+class Found:
+    """What a solver found for one problem, a `Solution`, or for many, a `SolutionBatch` with a leading axis."""
+
+    problem: Any
+    transport: Any
+    answers: Answers
+    active_share: float
+
+    source_marginal = presented("source_marginal")
+    target_marginal = presented("target_marginal")
+    source_potential = presented("source_potential")
+    target_potential = presented("target_potential")
+
+    @cached_property
+    def active_source(self) -> Any:
+        return self._active(self.answers.source_marginal, self.problem.source_weights)
+
+    @cached_property
+    def active_target(self) -> Any:
+        return self._active(self.answers.target_marginal, self.problem.target_weights)
+
+    def _active(self, marginal: Any, weights: Any) -> Any:
+        least = self.active_share * weights
+        if is_torch_array(marginal):
+            least = sys.modules["torch"].as_tensor(least, device=marginal.device)
+        return self.problem.kind.present(marginal > least)
+
+    @property
+    def converged(self) -> Any:
+        return self.answers.status < FIRST_FAILURE
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution(Found):
     """A transport plan with its certificate.
 
     Numbers are computed in float64; for a float32 cost, the arrays returned are rounded to float32. The entries of a
@@ -179,10 +251,12 @@ class Solution:
         feasible duals, which an entropic solution derives from its own duals as `Problem.dual_value` does. The value of
         a plan that is not feasible (see `violation`) may also be below the optimum.
     violation
-        The largest amount by which the plan, as returned, breaks a constraint on the marginals: rounding, or, where an
-        entropic plan has to meet its marginals exactly, the tolerance.
+        `Problem.violation` of the plan as returned: rounding, or, where an entropic plan has to meet its marginals
+        exactly, the tolerance.
     status, iterations
         How the solver ended, and the number of steps: simplex pivots, or passes over all pairs or a kernel.
+    converged
+        Whether the solver met its tolerance; a tensor on the GPU if `solve` did not wait for it (see `Entropic`).
 
     Examples
     --------
@@ -198,21 +272,21 @@ class Solution:
 
     problem: Problem
     transport: Transport
-    value: float
-    regularised_value: float
-    mass: float
-    source_marginal: Any
-    target_marginal: Any
-    source_potential: Any
-    target_potential: Any
-    active_source: Any
-    active_target: Any
-    gap: float
-    violation: float
-    status: Status
-    iterations: int
-    price: float = 0.0
-    active_share: float = 0.0
+
+    value = number("value")
+    regularised_value = number("regularised_value")
+    mass = number("mass")
+    price = number("price")
+    gap = number("gap")
+    violation = number("violation")
+
+    @property
+    def iterations(self) -> int:
+        return int(self.answers.iterations)
+
+    @property
+    def status(self) -> Status:
+        return STATUSES[int(self.answers.status)]
 
     @classmethod
     def certified(
@@ -237,26 +311,26 @@ class Solution:
 
         The gap, the target potential and the price default to those of the bound.
         """
-        present, (rows, columns) = problem.cost.kind.present, marginals
-        return cls(
-            problem=problem,
-            transport=transport,
+        rows, columns = marginals
+        dtype = problem.kind.dtype
+        if violation is None or dtype != np.float64:
+            sums = marginals if dtype == np.float64 else transport.marginals(dtype)
+            violation = problem.marginals.violation(problem.source_weights, problem.target_weights, *sums)
+        answers = Answers(
             value=value,
             regularised_value=value if regularised_value is None else regularised_value,
             mass=float(rows.sum()),
-            source_marginal=present(rows),
-            target_marginal=present(columns),
-            source_potential=present(source_potential),
-            target_potential=present(bound.target_potential if target_potential is None else target_potential),
-            active_source=present(rows > active_share * problem.source_weights),
-            active_target=present(columns > active_share * problem.target_weights),
-            gap=max(0.0, value - bound.value) if gap is None else gap,
-            violation=violation_of(problem, transport, marginals, violation),
-            status=status,
-            iterations=iterations,
             price=bound.price if price is None else price,
-            active_share=active_share,
+            gap=max(0.0, value - bound.value) if gap is None else gap,
+            violation=violation,
+            iterations=iterations,
+            status=STATUSES.index(status),
+            source_marginal=rows,
+            target_marginal=columns,
+            source_potential=source_potential,
+            target_potential=bound.target_potential if target_potential is None else target_potential,
         )
+        return cls(problem, transport, answers, active_share)
 
     @cached_property
     def support(self) -> Support:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, Unpack, overload
 
+import numpy as np
+
 from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
-from adaptive_ot.costs import PointCost, as_cost
-from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch
+from adaptive_ot.costs import ArrayCost, PointCost, as_cost
+from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch, solve_on_gpu
 from adaptive_ot.entropic.solver import Entropic, solve_entropic
 from adaptive_ot.errors import InvalidInput, NotConverged
 from adaptive_ot.exact.solver import Exact, solve_exact
@@ -100,9 +102,12 @@ def solve(
     check.function("progress", progress)
     marginals = as_marginals(marginals)
     _check_combination(marginals, solver)
+    if isinstance(solver, Entropic) and not solver.wait and fits_one_program(cost, marginals):
+        batch = solve_on_gpu(ProblemBatch.unchecked(cost, source_weights, target_weights, marginals), solver)
+        return batch if cost.ndim == 3 else batch[0]
     if is_batch(cost):
         batch = _solve_batch(ProblemBatch.build(cost, source_weights, target_weights, marginals), solver, progress)
-        failed = [b for b, status in enumerate(batch.status) if not status.succeeded]
+        failed = np.flatnonzero(~batch.converged).tolist()
         if raise_if_not_converged and failed:
             which = ", ".join(map(str, failed[:10])) + (", ..." if len(failed) > 10 else "")
             reason = batch.status[failed[0]].value
@@ -125,8 +130,7 @@ def _check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
 def _solve_one(problem: Problem, solver: Exact | Entropic, report: Callable[[Progress], None]) -> Solution:
     if isinstance(solver, Exact):
         return solve_exact(problem, solver, report)
-    cost = problem.cost
-    if cost.kind.on_gpu and cost.layout == "dense" and fits_one_program(problem.marginals, cost.shape):
+    if isinstance(problem.cost, ArrayCost) and fits_one_program(problem.cost.array, problem.marginals):
         return solve_entropic_batch(ProblemBatch.of(problem), solver, report, _movable)[0]
     return solve_entropic(problem, solver, report, _movable)
 

@@ -111,13 +111,13 @@ def _signed(manifest: Manifest) -> bytes:
     return json.dumps(content | {"manifest_sha256": _digest(content)}, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _verified(given: bytes) -> Manifest:
+def _verified(content: bytes) -> Manifest:
     """The manifest, if these are the very bytes that were written."""
     try:
-        content = json.loads(given)
-        del content["manifest_sha256"]
-        manifest = Manifest(**content)
-        if given == _signed(manifest):  # digest, spelling and spaces
+        record = json.loads(content)
+        del record["manifest_sha256"]
+        manifest = Manifest(**record)
+        if content == _signed(manifest):  # digest, spelling and spaces
             return manifest
     except (ValueError, KeyError, TypeError, RecursionError):
         pass

@@ -137,11 +137,11 @@ def configure(
         raise InvalidInput(f"config file '{config_file}'", rule, describe(of_file), "Write it as [settings].")
     of_methods, of_papers = preset.pop("methods", {}), preset.pop("published", {})
     asked = of_file | checked("settings", {} if settings is None else settings, Mapping[str, Any])
-    place = {"dataset": dataset, "root": root, "source": source, "target": target, "output": output}
-    for each in (name for name in place if name in found):
+    task = {"dataset": dataset, "root": root, "source": source, "target": target, "output": output}
+    for each in (name for name in task if name in found):
         rule = f"must not hold '{each}', which is given beside it"
         raise InvalidInput(f"config file '{config_file}'", rule, describe(found[each]), "Remove it.")
-    values: dict[str, Any] = preset | found | overrides | place
+    values: dict[str, Any] = preset | found | overrides | task
     if isinstance(values.get("weights"), Path):
         values["weights"] = str(values["weights"])
     name = values.get("method", Config.method)

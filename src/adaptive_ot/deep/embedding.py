@@ -73,18 +73,18 @@ def embed(
     depends on the seed of the run only. `run`, `root` and `device` are as in `evaluate`.
     """
     samples, found = whole_number("samples", samples, minimum=1), read_run(run)
-    config = at_root(run, found.config, root)
-    place = pick_device(device)
-    network = network_of(run, found, place).eval()
+    config = at_root(found, root)
+    torch_device = pick_device(device)
+    network = network_of(found, torch_device).eval()
     source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
-    check_data(run, found, config.root, source=source, target=target)
+    check_data(found, config.root, source=source, target=target)
     of_source = balanced_selection(source.labels, samples, config.seed)
     of_target = np.sort(random_batch(len(target.labels), min(samples, len(target.labels)), config.seed, 0))
     sides = [
-        _side(network, domain, chosen, config, place, progress)
+        _side(network, domain, chosen, config, torch_device, progress)
         for domain, chosen in ((source, of_source), (target, of_target))
     ]
-    method = new_method(config, len(source.classes)).to(place)
+    method = new_method(config, len(source.classes)).to(torch_device)
     method.begin(network)
     assert found.checkpoint is not None  # there is a network
     method.load_state_dict(found.checkpoint.part("method."))
@@ -100,25 +100,24 @@ def _side(
     report: Callable[[str], None],
 ) -> Side:
     """Some images of a domain; unusable ones are left out if the run skips them."""
-    files = domain.images
-    images = files[chosen] if isinstance(files, np.ndarray) else [files[at] for at in chosen]
-    used, thumbnails, seen = [], [], []
+    selection = domain.part(chosen)
+    images = selection.images
+    used, thumbnails, embedded = [], [], []
     size, skip = min(THUMBNAIL, config.resize), config.on_bad_image == "skip"
     with computing(device, config):
         for part in decoded_parts(images, config.resize, device, IMAGES_AT_ONCE, skip=skip):
             if part.indices:
                 used += part.indices
-                seen.append(outputs(network, part.pixels, config))
+                embedded.append(outputs(network, part.pixels, config))
                 small = interpolate(part.pixels.float(), size, mode="area").round().byte()
                 thumbnails.append(small.permute(0, 2, 3, 1))
             report(f"images of {domain.name}: {part.done} of {len(images)}")
     if not used:
         rule, given = "must hold images that can be used", f"none among {len(images)}"
         raise InvalidInput(f"domain '{domain.name}'", rule, given, "Check the data root.")
-    at = chosen[used]
     return Side(
-        [f"{domain.name} {k}" if isinstance(files, np.ndarray) else files[k].name for k in at],
-        domain.labels[at],
+        [f"{domain.name} {chosen[k]}" if isinstance(images, np.ndarray) else images[k].name for k in used],
+        selection.labels[used],
         torch.cat(thumbnails).cpu().numpy(),
-        *(torch.cat(part) for part in zip(*seen, strict=True)),
+        *(torch.cat(part) for part in zip(*embedded, strict=True)),
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +26,7 @@ from adaptive_ot.deep.run_directory import RunDirectory, open_run
 from adaptive_ot.deep.training import ImageBatch, Training
 from adaptive_ot.deep.weights import digest_of
 from adaptive_ot.errors import InvalidInput
+from adaptive_ot.workbench.runs import on_signal
 
 # Steps between two fetches of numbers, for each of which the device has to wait.
 LOG_EVERY = 10
@@ -87,7 +87,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
     with process_group(), signals.handled(), torch.random.fork_rng(devices=seeded):
         source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
-            if directory.result:
+            if directory.result is not None:
                 return Result.of(directory.result, config.output)
             settle_threads()
             training = Training(config, len(source.domain.classes), device)
@@ -199,16 +199,8 @@ class _Signals:
 
     @contextmanager
     def handled(self) -> Iterator[None]:
-        """Handle the signals within this context; only the main thread receives any."""
-        if threading.current_thread() is not threading.main_thread():
+        with on_signal(signal.SIGINT, self._handle), on_signal(signal.SIGTERM, self._handle):
             yield
-            return
-        before = {number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
 
     def _handle(self, number: int, _: object) -> None:
         if not self.training:

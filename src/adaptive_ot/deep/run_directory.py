@@ -13,9 +13,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from adaptive_ot.deep.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from adaptive_ot.deep.config import Config
@@ -45,23 +47,18 @@ FREE = ("output", "root", "weights", "device", "workers", "storage", "checkpoint
 KINDS = {"step": Natural, "per_class": dict[str, float]}
 
 
-class Run(NamedTuple):
-    """A run as read from its directory."""
+@dataclass(frozen=True)
+class Run:
+    """A run as read from its directory, finished or not; its checkpoint is read when it is needed."""
 
+    path: Path
     config: Config
-    data: dict[str, Any]
-    checkpoint: Checkpoint | None
+    record: dict[str, Any]  # the content of run.json
     result: dict[str, Any] | None
 
-
-class Account(NamedTuple):
-    """The course of a run so far, finished or not, without its network."""
-
-    config: Config
-    data: dict[str, Any]
-    environments: list[Any]
-    lines: list[dict[str, Any]]
-    result: dict[str, Any] | None
+    @cached_property
+    def checkpoint(self) -> Checkpoint | None:
+        return load_checkpoint(self.path / CHECKPOINTS, _identity(self.record))
 
 
 class RunDirectory:
@@ -83,7 +80,8 @@ class RunDirectory:
         self._identity = _identity(record)
         self.result = _result(self.path)
         self.checkpoint = load_checkpoint(self.path / CHECKPOINTS, self._identity)
-        step = math.inf if self.result else self.checkpoint.step if self.checkpoint else 0  # later steps come again
+        finished, checkpoint = self.result is not None, self.checkpoint
+        step = math.inf if finished else checkpoint.step if checkpoint else 0  # later steps come again
         self._metrics = Journal(
             self.path / METRICS, lambda line: _is_metrics(line) and line["step"] < step, writes=writes
         )
@@ -97,12 +95,9 @@ class RunDirectory:
 
         The line survives the end of the process, and from the next checkpoint on a power cut.
         """
-        try:
-            self._metrics.append(line)
-        except InvalidInput:
-            raise
-        except ValueError:
-            raise diverged("metrics", f"{_not_finite(line)} at step {line['step']}") from None
+        if wrong := _not_finite(line):
+            raise diverged("metrics", f"{wrong} at step {line['step']}")
+        self._metrics.append(line)
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Keep a checkpoint, and the lines before it."""
@@ -115,7 +110,6 @@ class RunDirectory:
         if self._writes:
             self._metrics.settle()
             write_record(self.path / RESULT, result)
-            self.result = dict(result)
 
     def close(self) -> None:
         self._metrics.close()
@@ -133,13 +127,8 @@ class RunDirectory:
     def _has_begun(self) -> bool:
         """Whether there is anything to lose: otherwise a command may be corrected."""
         metrics = self.path / METRICS
-        return any(
-            [
-                metrics.exists() and metrics.stat().st_size > 0,
-                (self.path / CHECKPOINTS).exists(),
-                (self.path / RESULT).exists(),
-            ]
-        )
+        has_lines = metrics.exists() and metrics.stat().st_size > 0
+        return has_lines or (self.path / CHECKPOINTS).exists() or (self.path / RESULT).exists()
 
 
 @contextmanager
@@ -155,11 +144,8 @@ def open_run(config: Config, data: Mapping[str, Any], *, writes: bool = True) ->
     writes
         Of several processes that share a run, one. The others have the same lines and checkpoint, and write nothing.
     """
-    if not writes:
-        yield RunDirectory(config, data, writes=False)
-        return
-    with alone_in(config.output):
-        run = RunDirectory(config, data, writes=True)
+    with alone_in(config.output) if writes else nullcontext():
+        run = RunDirectory(config, data, writes=writes)
         try:
             yield run
         finally:
@@ -170,16 +156,7 @@ def read_run(path: Path) -> Run:
     """Read a run from its directory, without changing anything."""
     path = checked("run", path, Path)
     record = _read_run(path)
-    config = restored(Config, record["config"], path, RUN)
-    checkpoint = load_checkpoint(path / CHECKPOINTS, _identity(record))
-    return Run(config, record["data"], checkpoint, _result(path))
-
-
-def read_account(path: Path) -> Account:
-    """Read the course of a run, without changing anything; checkpoints are not read."""
-    record = _read_run(path)
-    config = restored(Config, record["config"], path, RUN)
-    return Account(config, record["data"], record["environments"], read_metrics(path), _result(path))
+    return Run(path, restored(Config, record["config"], path, RUN), record, _result(path))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -187,14 +164,14 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     return read_journal(path / METRICS, _is_metrics)
 
 
-def decisive(config: Config) -> dict[str, Any]:
-    """The fields of a config that the result depends on."""
-    return {name: value for name, value in config.record().items() if name not in FREE}
+def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a recorded config that the result depends on."""
+    return {name: value for name, value in config.items() if name not in FREE}
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, Any]:
     """The part of a record that distinguishes a run from others."""
-    return {name: value for name, value in record["config"].items() if name not in FREE} | {"data": record["data"]}
+    return decisive(record["config"]) | {"data": record["data"]}
 
 
 def _read_run(path: Path) -> dict[str, Any]:

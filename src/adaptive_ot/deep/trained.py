@@ -63,14 +63,14 @@ def evaluate(
         As PyTorch names it; "auto" is a GPU if there is one.
     """
     found = read_run(run)
-    config = at_root(run, found.config, root)
+    config = at_root(found, root)
     config = config if test_crops is None else replace(config, test_crops=test_crops)
-    place = pick_device(device)
-    network = network_of(run, found, place)
+    torch_device = pick_device(device)
+    network = network_of(found, torch_device)
     _, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
-    store = Store(target, config, place, lambda _: None)
-    check_data(run, found, config.root, target=target)
-    return replace(Result.of(found.result or {}, Path(run)), **evaluation(network, store, config))
+    store = Store(target, config, torch_device, lambda _: None)
+    check_data(found, config.root, target=target)
+    return replace(Result.of(found.result or {}, found.path), **evaluation(network, store, config))
 
 
 @torch.no_grad()
@@ -101,12 +101,13 @@ def predict(
     if isinstance(images, str | Path):
         raise InvalidInput("images", "must be a list of files", describe(images), "Put it in brackets.")
     found = read_run(run)
-    config, classes, place = found.config, found.data["classes"], pick_device(device)
-    network = network_of(run, found, place).eval()
+    config, torch_device = found.config, pick_device(device)
+    network = network_of(found, torch_device).eval()
+    classes = found.record["data"]["classes"]
     files, bad, scores = [], [], [np.zeros((0, len(classes)), np.float32)]
     pictures = [ImageFile(str(path), str(path)) for path in images]
-    with computing(place, config):
-        for part in decoded_parts(pictures, config.resize, place, IMAGES_AT_ONCE, skip=on_bad_image == "skip"):
+    with computing(torch_device, config):
+        for part in decoded_parts(pictures, config.resize, torch_device, IMAGES_AT_ONCE, skip=on_bad_image == "skip"):
             bad += [(error.path, error.reason) for error in part.errors]
             files += [images[at] for at in part.indices]
             if part.indices:
@@ -119,37 +120,38 @@ def predict(
     return Predictions(files, labels, probabilities.max(1, initial=0.0), bad)
 
 
-def at_root(run: Path, config: Config, root: Path | None) -> Config:
+def at_root(run: Run, root: Path | None) -> Config:
     """The config of a run, with the dataset where it is now."""
     if root is not None:
-        return replace(config, root=root)
-    if not config.root.exists():
+        return replace(run.config, root=root)
+    if not run.config.root.exists():
         rule, remedy = "must find its dataset where it was", "Say where it is now, with `root` (--root)."
-        raise InvalidInput(f"run '{run}'", rule, f"nothing at '{config.root}'", remedy)
-    return config
+        raise InvalidInput(f"run '{run.path}'", rule, f"nothing at '{run.config.root}'", remedy)
+    return run.config
 
 
-def check_data(run: Path, found: Run, root: Path, **domains: Domain) -> None:
+def check_data(run: Run, root: Path, **domains: Domain) -> None:
     """Refuse a source or target that is not the one of the training."""
+    data = run.record["data"]
     for name, domain in domains.items():
-        if digest(domain) != found.data[name] or list(domain.classes) != found.data["classes"]:
+        if digest(domain) != data[name] or list(domain.classes) != data["classes"]:
             rule, given = f"must have the {name} it was trained with", f"other images or classes below '{root}'"
-            raise InvalidInput(f"run '{run}'", rule, given, "Restore them.")
+            raise InvalidInput(f"run '{run.path}'", rule, given, "Restore them.")
 
 
-def network_of(run: Path, found: Run, device: torch.device) -> Network:
+def network_of(run: Run, device: torch.device) -> Network:
     """The network after the last step."""
-    name, config, classes = f"run '{run}'", found.config, found.data.get("classes", [])
-    if found.result is None:
+    name, config, classes = f"run '{run.path}'", run.config, run.record["data"].get("classes", [])
+    if run.result is None:
         raise InvalidInput(name, "must be finished", "one that is not", "Give the command that started it again.")
-    if found.checkpoint is None:
+    if run.checkpoint is None:
         remedy = "Train it again; a benchmark keeps networks with `keep_checkpoints = true`."
         raise InvalidInput(name, "must hold its network", "none", remedy)
-    step, why = found.checkpoint.step, found.checkpoint.fallback
+    step, why = run.checkpoint.step, run.checkpoint.fallback
     if step != config.iterations:
         rule, given = f"must hold the network of its last step, {config.iterations}", f"that of step {step}"
         raise InvalidInput(name, rule, f"{given} ({why})" if why else given, "Train it again.")
-    tensors = found.checkpoint.part("network.")
+    tensors = run.checkpoint.part("network.")
     named = isinstance(classes, list) and all(isinstance(each, str) for each in classes)
     if not named or len(classes) != len(tensors["classifier.bias"]):
         raise InvalidInput(name, "must hold the names of its classes", "others", "Train it again.")

@@ -153,7 +153,7 @@ def _check_range(name: str, state: Mapping[str, torch.Tensor]) -> None:
     """Refuse weights of Caffe and Keras: they fit ResNet-50 by name and shape, but expect other images."""
     if "conv1.weight" not in state or "bn1.running_var" not in state:
         return
-    seen = state["bn1.running_var"] / state["conv1.weight"].square().sum((1, 2, 3))
-    if seen.median() > BYTES:
+    mean_squares = state["bn1.running_var"] / state["conv1.weight"].square().sum((1, 2, 3))
+    if mean_squares.median() > BYTES:
         given, remedy = "weights for images from 0 to 255", "Choose resnet50-caffe."
         raise InvalidInput(name, "must be for normalised images", given, remedy)

@@ -1,7 +1,7 @@
 """Maximise the dual of an entropic problem by a damped Newton method, along a sequence of decreasing epsilons.
 
 Here, potentials are in units of epsilon. The source potentials are always at their optimum for the target potentials
-(`balance`), so the dual is a function of the target potentials alone. Its gradient is what the columns lack; its
+(`update_rows`), so the dual is a function of the target potentials alone. Its gradient is what the columns lack; its
 Hessian, -(diag(c) - G^T D G), is applied by sweeps and never formed. The equations are solved in the form
 log c = log nu. Without the Hessian's second term, a step would be Sinkhorn's; that term makes the method fast.
 
@@ -24,7 +24,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from adaptive_ot.entropic import constants
-from adaptive_ot.entropic.oracle import NOTHING, Balanced, Equations, RowRule
+from adaptive_ot.entropic.oracle import NOTHING, Equations, RowRule, RowUpdate
 from adaptive_ot.entropic.price import chosen, price_of_mass, price_with_dummies
 
 
@@ -67,18 +67,18 @@ class Point(NamedTuple):
     The Hessian is  -(diag(c) - G^T D G - S^T S).  The rows of S, `spill`, are what moves together besides the rows of
     the plan: the dummy source, and what the price moves.
 
-    `due` holds the required column sums. `price` is the price of mass, or the constant that was added to all of `gamma`
-    to centre it: `at` keeps the scalings from before, so the row potentials are `at.potential - price`. `error` is the
-    total error of all free columns, relative to the target weight or the mass to move; `factor` is the largest error
-    of a single column, as a logarithm.
+    `due` holds the required column sums. `eliminated` is the one potential that is always at its optimum for the
+    others: the price of mass, or the constant that was added to all of `gamma` to centre it. `at` keeps the scalings
+    from before, so the row potentials are `at.potential - eliminated`. `error` is the total error of all free columns,
+    relative to the target weight or the mass to move; `factor` is the largest error of a single column, as a logarithm.
     """
 
     gamma: np.ndarray
-    at: Balanced
+    at: RowUpdate
     columns: np.ndarray
     due: np.ndarray
     spill: np.ndarray
-    price: float
+    eliminated: float
     value: float
     gradient: np.ndarray
     free: np.ndarray
@@ -87,14 +87,14 @@ class Point(NamedTuple):
 
 
 class Ascent(NamedTuple):
-    """Where an ascent ended, after how many passes over all pairs (or a kept kernel), and whether it got stuck.
+    """Where an ascent ended, after how many passes over all pairs (or a kept P), and whether it got stuck.
 
     The first five fields come from the last `Point`.
     """
 
     gamma: np.ndarray
-    at: Balanced
-    price: float
+    at: RowUpdate
+    eliminated: float
     value: float
     error: float
     passes: int
@@ -129,32 +129,32 @@ def worth(weights: np.ndarray, potential: np.ndarray, softness: float) -> np.nda
 
 
 @register_jitable
-def at_fixed_mass(softmin: Any, dual: Dual, at: Balanced) -> tuple[Balanced, np.ndarray, float]:
+def at_fixed_mass(softmin: Any, dual: Dual, at: RowUpdate) -> tuple[RowUpdate, np.ndarray, float]:
     """Rows that move the amount in total, with the price in their potentials; what the price moves; the price.
 
     The price moves the part of a row that its weight does not hold: all of a slack row, the dummy's part of others.
     """
-    rule, row_sums = dual.rule, np.maximum(at.row_sums, NOTHING)
+    rule, log_sums = dual.rule, np.maximum(at.log_sums, NOTHING)
     if dual.augmented:
-        price = price_with_dummies(dual, row_sums)
-        shared = np.logaddexp(row_sums + price, rule.dummy)
+        price = price_with_dummies(dual, log_sums)
+        shared = np.logaddexp(log_sums + price, rule.dummy)
         potential, loose = price + rule.total - shared, np.exp(rule.dummy - shared)
     else:
-        price = price_of_mass(dual, row_sums)
-        potential = price + np.minimum(rule.total - row_sums - price, 0.0)
+        price = price_of_mass(dual, log_sums)
+        potential = price + np.minimum(rule.total - log_sums - price, 0.0)
         loose = 1.0 * (potential == price)
-    rows = np.exp(potential + rule.reference + row_sums)
+    rows = np.exp(potential + rule.reference + log_sums)
     some = rows > 1e-250 * dual.amount
     inverse, ones = some / chosen(some, rows, 1.0), np.ones(at.h.size)
-    at = Balanced(at.h, at.row_sums, potential, at.columns)
+    at = RowUpdate(at.h, at.log_sums, potential, at.columns)
     columns = softmin.curvature(at, rule, inverse, ones)
     moved = softmin.curvature(at, rule, inverse * loose, ones)
     weight = math.sqrt(np.sum(rows * loose))
-    return Balanced(at.h, at.row_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
+    return RowUpdate(at.h, at.log_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
 
 
 @register_jitable
-def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.ndarray, float]:
+def centred(dual: Dual, at: RowUpdate, gamma: np.ndarray) -> tuple[RowUpdate, np.ndarray, float]:
     """Rows after adding the constant to `gamma` that makes both sides due the same mass; its spill; the constant."""
     of_rows, softness = dual.rule.softness, dual.softness
     share = of_rows / (1 + of_rows)  # of the constant; the rows take the rest back
@@ -162,7 +162,7 @@ def centred(dual: Dual, at: Balanced, gamma: np.ndarray) -> tuple[Balanced, np.n
     constant = missing / (softness + share)
     columns = np.exp(share * constant) * at.columns
     moved = columns * math.sqrt((softness + share) / np.sum(columns))
-    return Balanced(at.h, at.row_sums, at.potential + share * constant, columns), moved, constant
+    return RowUpdate(at.h, at.log_sums, at.potential + share * constant, columns), moved, constant
 
 
 @register_jitable
@@ -178,17 +178,17 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     """The dual at `gamma`: one pass over all pairs, three if the mass is fixed."""
     mu, nu, rule, softness = dual.source_weights, dual.target_weights, dual.rule, dual.softness
     h, total, fixed = gamma + dual.reference, np.sum(nu), dual.amount > 0
-    at, price = softmin.balance(h, rule), 0.0
+    at, eliminated = softmin.update_rows(h, rule), 0.0
     soft = rule.softness > 0 or softness > 0
     centre = soft and rule.cap > 0 and dual.cap > 0  # caps determine the common constant of the potentials
     spill = np.zeros((int(fixed or centre) + int(dual.augmented), nu.size))
     if fixed:
-        at, spill[-1], price = at_fixed_mass(softmin, dual, at)
+        at, spill[-1], eliminated = at_fixed_mass(softmin, dual, at)
     elif centre:
-        at, spill[-1], price = centred(dual, at, gamma)
-        gamma = gamma + price
-    value = np.sum(worth(mu, at.potential - price, rule.softness)) + np.sum(worth(nu, gamma, softness))
-    value += dual.amount * price
+        at, spill[-1], eliminated = centred(dual, at, gamma)
+        gamma = gamma + eliminated
+    value = np.sum(worth(mu, at.potential - eliminated, rule.softness)) + np.sum(worth(nu, gamma, softness))
+    value += dual.amount * eliminated
     columns, goal = at.columns, due(nu, gamma, softness)
     if dual.augmented:
         potential, sent = dummy_source(dual, h)
@@ -196,7 +196,7 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
         value += (total - dual.amount) * potential
         spill[0] = sent / math.sqrt(total - dual.amount)
     else:
-        value -= np.sum(np.exp(at.potential + rule.reference + at.row_sums))
+        value -= np.sum(np.exp(at.potential + rule.reference + at.log_sums))
     columns, goal = np.maximum(columns, constants.LEAST * total), np.maximum(goal, constants.LEAST * total)
     free = (nu > 0) & ((gamma < dual.cap) | (columns > goal))
     gradient = (goal - columns) * free
@@ -204,7 +204,7 @@ def evaluate(softmin: Any, dual: Dual, gamma: np.ndarray) -> Point:
     unit = max(dual.amount, constants.SMALLEST_UNIT * total) if fixed else max(total, np.sum(goal))
     lost = soft and np.max(columns) <= constants.LEAST * total  # so far from the solution that everything underflows
     error = np.inf if lost else np.sum(np.abs(gradient)) / unit
-    return Point(gamma, at, columns, goal, spill, price, value, gradient, free, error, factor)
+    return Point(gamma, at, columns, goal, spill, eliminated, value, gradient, free, error, factor)
 
 
 @register_jitable
@@ -218,8 +218,8 @@ def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndar
 def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
     """The damped Newton step, the number of sweeps it took, and whether to solve directly from now on."""
     mu, free, softness = dual.source_weights, point.free, dual.rule.softness
-    rows = due(mu, point.at.potential - point.price, softness)
-    full = (point.at.potential < dual.rule.cap + point.price) & (rows > constants.LEAST * np.sum(mu))
+    rows = due(mu, point.at.potential - point.eliminated, softness)
+    full = (point.at.potential < dual.rule.cap + point.eliminated) & (rows > constants.LEAST * np.sum(mu))
     weights = full / ((1 + softness) * chosen(full, rows, 1.0))
     columns = chosen(free, np.maximum(point.columns, 1e-200 * point.due), 1.0)
     diagonal = (1 + dual.softness + damping) * columns
@@ -298,8 +298,8 @@ def climb(
         passes += sweeps + each
         promised = np.sum(point.gradient * (trial.gamma - point.gamma))
         gained = trial.value - point.value
-        terms = dual.amount * abs(point.price)
-        terms += np.sum(np.abs(worth(dual.source_weights, point.at.potential - point.price, dual.rule.softness)))
+        terms = dual.amount * abs(point.eliminated)
+        terms += np.sum(np.abs(worth(dual.source_weights, point.at.potential - point.eliminated, dual.rule.softness)))
         terms += np.sum(np.abs(worth(dual.target_weights, point.gamma, dual.softness)))
         noise = constants.ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
@@ -316,11 +316,11 @@ def climb(
             moved = np.max(np.abs(trial.at.h - point.at.h))  # including the common constant
             if longest > constants.LONGEST_STEP or moved > 1.1 * constants.LONGEST_STEP:
                 longest = constants.LONGEST_STEP
-                point = evaluate(softmin, dual, point.gamma)  # the kernel of the trial may not serve this point
+                point = evaluate(softmin, dual, point.gamma)  # the P of the trial may not serve this point
                 passes += each
         else:
             stalled = True
-    return Ascent(point.gamma, point.at, point.price, point.value, point.error, passes, steps, stalled)
+    return Ascent(point.gamma, point.at, point.eliminated, point.value, point.error, passes, steps, stalled)
 
 
 @register_jitable

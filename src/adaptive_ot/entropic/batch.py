@@ -10,13 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_ot._arrays import ArrayKind, is_sparse
 from adaptive_ot._progress import Progress
-from adaptive_ot.batch import Answers, PlanArray, ProblemBatch, SolutionBatch
+from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.entropic.dual import Movable
-from adaptive_ot.entropic.solver import ACTIVE_SHARE, Entropic, solve_entropic, status_of
+from adaptive_ot.entropic.solver import ACTIVE_SHARE, Entropic, solve_entropic
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost, Marginals
-from adaptive_ot.solution import Solution
+from adaptive_ot.solution import STATUSES, Answers, DenseTransport, Solution, Status
 
 # Progress is reported, and Ctrl-C handled, after each round of about this many pairs per thread.
 PAIRS_PER_ROUND = 2**20
@@ -30,7 +31,7 @@ def solve_entropic_batch(
 ) -> SolutionBatch:
     """Solve every problem as if it were alone."""
     all_weigh = all(bool((side.sum(axis=1) > 0).all()) for side in (problems.source_weights, problems.target_weights))
-    if problems.kind.on_gpu and all_weigh and fits_one_program(problems.marginals, problems.cost.shape[1:]):
+    if all_weigh and fits_one_program(problems.cost, problems.marginals):
         return solve_on_gpu(problems, solver)
     import numba
 
@@ -38,13 +39,12 @@ def solve_entropic_batch(
     from adaptive_ot.entropic.small import worth_compiling
 
     batch, n, m = problems.cost.shape
-    precise = problems.precise()
     solutions: list[Solution | None] = [None] * batch
 
     def solve_some(one_way: Entropic, start: int, stop: int, step: int) -> None:
         for b in range(start, stop, step):
             try:
-                solutions[b] = solve_entropic(precise[b], one_way, lambda _: None, movable)
+                solutions[b] = solve_entropic(problems[b], one_way, lambda _: None, movable)
             except Infeasible as error:
                 raise Infeasible(error.mass, error.most_mass, b) from None
 
@@ -61,9 +61,12 @@ def solve_entropic_batch(
     return SolutionBatch.of(problems, [solution for solution in solutions if solution is not None])
 
 
-def fits_one_program(marginals: Marginals, shape: tuple[int, int]) -> bool:
-    """Whether Triton is installed, and one of its programs can solve this model and hold a problem of this shape."""
-    return marginals == AtMost() and min(shape) > 0 and max(shape) <= LARGEST_ON_GPU and has_triton()
+def fits_one_program(cost: Any, marginals: Marginals) -> bool:
+    """Whether one GPU program can solve such a problem, or each problem of such a batch: dense, small, on a GPU."""
+    if not ArrayKind.of(cost).on_gpu or is_sparse(cost) or cost.ndim not in (2, 3):
+        return False
+    n, m = cost.shape[-2:]
+    return marginals == AtMost() and 0 < min(n, m) <= max(n, m) <= LARGEST_ON_GPU and has_triton()
 
 
 @cache
@@ -79,41 +82,30 @@ def has_triton() -> bool:
 
 
 def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
-    """Solve all problems with one launch and one synchronisation."""
+    """Solve all problems with one launch and one synchronisation; with none if the solver does not wait."""
     import torch
 
     from adaptive_ot.entropic.triton import NUMBERS, solve_batch
 
-    costs: Any = problems.cost
-    n, m = costs.shape[1:]
-    weights = np.concatenate([problems.source_weights, problems.target_weights], axis=1)
+    n, m = problems.cost.shape[1:]
+    weights: Any = problems.source_weights, problems.target_weights
+    if isinstance(weights[0], np.ndarray):
+        weights = torch.from_numpy(np.concatenate(weights, axis=1)).to(problems.cost.device)
+    else:
+        weights = torch.cat(weights, dim=1)
     settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
-    plans, found = solve_batch(costs, torch.from_numpy(weights).to(costs.device), *settings)
-    numbers: dict[str, np.ndarray] = dict(zip(NUMBERS, found[:, : len(NUMBERS)].cpu().numpy().T, strict=True))
+    plans, found = solve_batch(problems.cost, weights, *settings)
     sides = found[:, len(NUMBERS) :].split([n, m, n, m], dim=1)  # stay on the device
-    numbers["price"] = np.zeros(len(problems))
+    rows: Any = found[:, : len(NUMBERS)].T
+    rows, xp = (rows.cpu().numpy(), np) if solver.wait else (rows, torch)
+    numbers: dict[str, Any] = dict(zip(NUMBERS, rows, strict=True))
+    error, stalled, passes = (numbers.pop(name) for name in ("error", "stalled", "passes"))
+    converged, limited, imprecise = map(STATUSES.index, (Status.CONVERGED, Status.ITERATION_LIMIT, Status.IMPRECISE))
     answers = Answers(
-        *(numbers[name] for name in Answers._fields[:6]),
-        *sides,
-        iterations=numbers["passes"].astype(np.int64),
+        **numbers,
+        price=xp.zeros_like(passes),
+        iterations=xp.asarray(passes, dtype=xp.int64),
+        status=xp.where(error <= solver.tolerance, converged, xp.where(stalled > 0, imprecise, limited)),
+        **dict(zip(Answers._fields[-4:], sides, strict=True)),
     )
-    ends = zip(numbers["error"], numbers["stalled"], strict=True)
-    status = tuple(status_of(error, solver, stalled > 0) for error, stalled in ends)
-    return SolutionBatch(problems, PlanArray(plans), answers, status, ACTIVE_SHARE)
-
-
-def plan_on_gpu(cost: Any, source_weights: Any, solver: Entropic) -> tuple[Any, Any]:
-    """The plan that `solve` finds for adaptive transport, without its certificate: the host never waits for the GPU.
-
-    Targets have equal weights. The second result is 1 if the plan misses the tolerance of the solver, otherwise 0. The
-    problem must fit into one program.
-    """
-    import torch
-
-    from adaptive_ot.entropic.triton import NUMBERS, solve_batch
-
-    m = cost.shape[1]
-    weights = torch.cat([source_weights, cost.new_full((m,), 1 / m)])[None]
-    settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
-    plans, found = solve_batch(cost[None], weights, *settings)
-    return plans[0], (~(found[0, NUMBERS.index("error")] <= solver.tolerance)).float()  # 1 for NaN, too
+    return SolutionBatch(problems, DenseTransport(plans), answers, ACTIVE_SHARE)

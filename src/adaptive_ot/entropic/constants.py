@@ -19,7 +19,7 @@ MOST_DAMPING = 1e8
 # A step is accepted if it gains this share of what the gradient promises.
 ACCEPTED_SHARE = 0.1
 
-# No potential moves farther in one step, so that a kept kernel reaches from one point to the next, unless steps of this
+# No potential moves farther in one step, so that a kept P reaches from one point to the next, unless steps of this
 # length prove too short: then they grow, by this factor.
 LONGEST_STEP, LONGER = 8.0, 2.0
 

@@ -19,7 +19,7 @@ from adaptive_ot._threads import run_together
 from adaptive_ot.costs import SparseCost
 from adaptive_ot.entropic import kernels
 from adaptive_ot.entropic.dense import solve_dense
-from adaptive_ot.entropic.oracle import NOTHING, RIDGES, Balanced, Finished, Kernel, RowRule, Softmin
+from adaptive_ot.entropic.oracle import NOTHING, RIDGES, Finished, RowRule, RowStochastic, RowUpdate, Softmin
 from adaptive_ot.solution import marginal
 
 # A sparse P pays off below this share of all pairs.
@@ -50,31 +50,31 @@ NO_RULE = RowRule(UNUSED, UNUSED, 0.0, 0.0, 0.0)
 class CompiledSoftmin(Softmin):
     """Sweeps over P, the rows shared between threads."""
 
-    def _balance_kept(self, kernel: Kernel, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
-        row_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
-        return row_sums, potential, self._sweep(kernel, growth, rule, UNUSED, row_sums, potential)
+    def _update_from_kept(self, p: RowStochastic, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+        log_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
+        return log_sums, potential, self._sweep(p, growth, rule, UNUSED, log_sums, potential)
 
-    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
-        return self._sweep(kernel, x, NO_RULE, factors, UNUSED, UNUSED)
+    def _curvature(self, p: RowStochastic, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        return self._sweep(p, x, NO_RULE, factors, UNUSED, UNUSED)
 
-    def _sweep(self, kernel: Kernel, x: np.ndarray, rule: RowRule, *others: np.ndarray) -> np.ndarray:
+    def _sweep(self, p: RowStochastic, x: np.ndarray, rule: RowRule, *others: np.ndarray) -> np.ndarray:
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
-            kernels.sweep(kernel, top, bottom, x, rule, *others, out)
+            kernels.sweep(p, top, bottom, x, rule, *others, out)
 
-        return self._in_threads(rows, kernel.matrix.size or kernel.values.size)
+        return self._in_threads(rows, p.matrix.size or p.values.size)
 
     def _solve(
-        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+        self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
-        if kernel.matrix is None:
+        if p.matrix is None:
             return False, right
-        if not len(kernel.matrix):
-            solved, x = solve_sparse(kernel, factors, growth, side, right)
+        if not len(p.matrix):
+            solved, x = solve_sparse(p, factors, growth, side, right)
             if solved:
                 return True, x
         if right.size > MOST_EQUATIONS:
             return False, right
-        return solve_dense(gram_of(kernel, factors, growth), side, right)
+        return solve_dense(gram_of(p, factors, growth), side, right)
 
     def _in_threads(self, rows: Callable[[int, int, np.ndarray], None], work: int) -> np.ndarray:
         """Sum what `rows(top, bottom, out)` adds to `out`, with the rows shared between threads."""
@@ -94,22 +94,22 @@ class ListedSoftmin(CompiledSoftmin):
         self.matrix = cost.matrix
         self.ends, self.indices = cost.matrix.indptr.astype(np.int64), cost.matrix.indices.astype(np.int32)
 
-    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+    def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
         ends, indices, costs = self.ends, self.indices, self.matrix.data
-        row_sums, potential, values = np.empty(self.shape[0]), np.empty(self.shape[0]), np.empty(costs.size)
+        log_sums, potential, values = np.empty(self.shape[0]), np.empty(self.shape[0]), np.empty(costs.size)
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
             inverse = 1 / self.epsilon
-            kernels.balance_listed(
-                ends, indices, costs, top, bottom, inverse, h, rule, row_sums, potential, out, values
+            kernels.update_listed_rows(
+                ends, indices, costs, top, bottom, inverse, h, rule, log_sums, potential, out, values
             )
 
         columns = self._in_threads(rows, costs.size)
-        self.kernel = Kernel(h, row_sums, np.zeros((0, h.size)), ends, indices, values)
-        return Balanced(h, row_sums, potential, columns)
+        self.kept = RowStochastic(h, log_sums, np.zeros((0, h.size)), ends, indices, values)
+        return RowUpdate(h, log_sums, potential, columns)
 
     def finish(
-        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+        self, at: RowUpdate, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
         n, m = self.shape
         pairs: Any = self.matrix.tocoo()
@@ -125,7 +125,7 @@ class ListedSoftmin(CompiledSoftmin):
         plan = (i.astype(np.int64)[carried], j.astype(np.int64)[carried], mass[carried])
         return Finished(row_factors, marginal(i, mass, n), marginal(j, mass, m), value, lowest, plan)
 
-    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+    def plan_rows(self, at: RowUpdate, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         raise AssertionError("`finish` returns the plan of stored pairs")
 
 
@@ -153,16 +153,18 @@ class TiledSoftmin(CompiledSoftmin):
                 point_costs(*self.points, start, tile)
                 yield start, stop, tile
 
-    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
+    def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
+        # Whether P is sparse is known once it was made, so it is kept in the form that suited the last one. A dense P
+        # that turns out to be sparse is compressed; one that is too large, and not known to be sparse, is not kept.
         n, m = self.shape
         dense = not self.sparse and n * m <= self.most_entries
         matrix = np.empty((n, m) if dense else (0, m))
-        row_sums, potential, kept = self.row_sums.copy(), np.empty(n), np.zeros(n, np.int64)
+        log_sums, potential, counts = self.log_sums.copy(), np.empty(n), np.zeros(n, np.int64)
         cut, inverse = kernels.smallest_entry(rule), 1 / self.epsilon
         lists: dict[int, tuple[np.ndarray, np.ndarray]] = {}
 
         def compress(start: int, entries: np.ndarray) -> None:
-            size = kept[start : start + len(entries)].sum()
+            size = counts[start : start + len(entries)].sum()
             lists[start] = np.empty(size, np.int32), np.empty(size)
             kernels.compress(entries, cut, *lists[start])
 
@@ -170,37 +172,37 @@ class TiledSoftmin(CompiledSoftmin):
             scratch = np.empty((self.rows_per_block if self.sparse else 0, m))
             for start, stop, costs in self._blocks(top, bottom):
                 entries = matrix[start:stop] if dense else scratch[: stop - start]
-                kernels.balance_rows(costs, start, inverse, h, rule, row_sums, potential, out, entries, kept, cut)
+                kernels.update_rows(costs, start, inverse, h, rule, log_sums, potential, out, entries, counts, cut)
                 if self.sparse:
                     compress(start, entries)
 
         columns = self._in_threads(rows, n * m)
-        few = int(kept.sum()) < SPARSE_SHARE * min(n * m, self.most_entries / SPARSE_SHARE)
+        few = int(counts.sum()) < SPARSE_SHARE * min(n * m, self.most_entries / SPARSE_SHARE)
         if dense and few:
             compress(0, matrix)
         if lists:
-            ends = np.concatenate([[0], np.cumsum(kept)])
+            ends = np.concatenate([[0], np.cumsum(counts)])
             indices, values = map(np.concatenate, zip(*(lists[start] for start in sorted(lists)), strict=True))
-            self.kernel = Kernel(h, row_sums, np.zeros((0, m)), ends, indices, values)
+            self.kept = RowStochastic(h, log_sums, np.zeros((0, m)), ends, indices, values)
         elif dense:
-            self.kernel = Kernel(h, row_sums, matrix)
+            self.kept = RowStochastic(h, log_sums, matrix)
         self.sparse = few
-        return Balanced(h, row_sums, potential, columns)
+        return RowUpdate(h, log_sums, potential, columns)
 
-    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
-        if kernel.matrix is not None:
-            return super()._curvature(kernel, factors, x)
+    def _curvature(self, p: RowStochastic, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        if p.matrix is not None:
+            return super()._curvature(p, factors, x)
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
             for start, _, costs in self._blocks(top, bottom):
-                kernels.sweep_costs(costs, start, 1 / self.epsilon, kernel.h, x, factors, kernel.row_sums, out)
+                kernels.sweep_costs(costs, start, 1 / self.epsilon, p.h, x, factors, p.log_sums, out)
 
         return self._in_threads(rows, self.shape[0] * self.shape[1])
 
     def finish(
-        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+        self, at: RowUpdate, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
-        self.kernel = None  # no longer needed
+        self.kept = None  # no longer needed
         n, m = self.shape
         plan = np.empty((n if keep else 0, m))
         row_factors, row_sums, h, inverse = np.empty(n), np.empty(n), at.h, 1 / self.epsilon
@@ -222,24 +224,24 @@ class TiledSoftmin(CompiledSoftmin):
         columns, cost = self._in_threads(rows, n * m), math.fsum(values)
         return Finished(row_factors, row_sums, columns, cost, np.min(lowest, axis=0), plan if keep else None)
 
-    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+    def plan_rows(self, at: RowUpdate, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         for top, bottom, costs in self._blocks(0, self.shape[0]):
             scaling = (at.potential + rule.reference)[top:bottom, None]
             yield top, np.exp(scaling + at.h - costs / self.epsilon)
 
 
-def gram_of(kernel: Kernel, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:
+def gram_of(p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:
     """G^T diag(factors) G for the plan G_ij = P_ij growth_j."""
-    if len(kernel.matrix):
-        plan = np.sqrt(factors)[:, None] * kernel.matrix * growth
+    if len(p.matrix):
+        plan = np.sqrt(factors)[:, None] * p.matrix * growth
         return plan.T @ plan
     gram = np.zeros((growth.size, growth.size))
-    kernels.add_gram(kernel.ends, kernel.indices, kernel.values, factors, growth, gram)
+    kernels.add_gram(p.ends, p.indices, p.values, factors, growth, gram)
     return gram
 
 
 def solve_sparse(
-    kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+    p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
 ) -> tuple[bool, np.ndarray]:
     """`solve_dense` where few columns share a row: a sparse factorisation, with Woodbury's formula."""
     from scipy import sparse
@@ -247,10 +249,10 @@ def solve_sparse(
 
     if not np.isfinite(growth.sum() + factors.sum() + right.sum()):
         return False, right
-    matters = kernel.values > NO_MATTER
-    rows = np.repeat(np.arange(factors.size), np.diff(kernel.ends))[matters]
-    columns = kernel.indices[matters]
-    values = kernel.values[matters] * growth[columns] * np.sqrt(factors[rows])
+    matters = p.values > NO_MATTER
+    rows = np.repeat(np.arange(factors.size), np.diff(p.ends))[matters]
+    columns = p.indices[matters]
+    values = p.values[matters] * growth[columns] * np.sqrt(factors[rows])
     plan = sparse.csr_array((values, (rows, columns)), shape=(factors.size, right.size))
     matrix = sparse.csc_array(sparse.eye_array(right.size) * (1 + RIDGES[0]) - plan.T @ plan)
     if matrix.nnz > FEW_PER_COLUMN * right.size:

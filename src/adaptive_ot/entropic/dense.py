@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.entropic.oracle import LARGEST_EXPONENT, LOST, RIDGES, Balanced, Finished, Kernel, RowRule, Softmin
+from adaptive_ot.entropic.oracle import (
+    LARGEST_EXPONENT,
+    LOST,
+    RIDGES,
+    Finished,
+    RowRule,
+    RowStochastic,
+    RowUpdate,
+    Softmin,
+)
 
 SMALLEST = math.exp(-LOST)
 
@@ -32,25 +41,25 @@ class ArraySoftmin(Softmin):
         """A vector, on its way back."""
         return array
 
-    def _balance_kept(self, kernel: Kernel, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+    def _update_from_kept(self, p: RowStochastic, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
         with np.errstate(divide="ignore"):  # the logarithm of an empty row
-            row_sums = kernel.row_sums + np.log(self._get(kernel.matrix @ self._put(growth)))
-        potential = rule.potential(row_sums, slice(None))
-        moved = np.exp(potential + rule.reference + kernel.row_sums)
-        return row_sums, potential, self._get(self._put(moved) @ kernel.matrix)
+            log_sums = p.log_sums + np.log(self._get(p.matrix @ self._put(growth)))
+        potential = rule.potential(log_sums, slice(None))
+        moved = np.exp(potential + rule.reference + p.log_sums)
+        return log_sums, potential, self._get(self._put(moved) @ p.matrix)
 
-    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
-        row_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
-        columns, scaling, self.kernel = np.zeros(h.size), self._put(h), None
+    def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
+        log_sums, potential = np.empty(self.shape[0]), np.empty(self.shape[0])
+        columns, scaling, self.kept = np.zeros(h.size), self._put(h), None
         for rows, costs in self._blocks():
-            matrix, sums = self._row_stochastic(scaling - costs / self.epsilon)
-            row_sums[rows] = self._get(sums)
-            potential[rows] = rule.potential(row_sums[rows], rows)
-            moved = np.exp(potential[rows] + rule.reference[rows] + row_sums[rows])
+            matrix, block_sums = self._row_stochastic(scaling - costs / self.epsilon)
+            log_sums[rows] = self._get(block_sums)
+            potential[rows] = rule.potential(log_sums[rows], rows)
+            moved = np.exp(potential[rows] + rule.reference[rows] + log_sums[rows])
             columns += self._get(self._put(moved) @ matrix)
-            if len(matrix) == row_sums.size:
-                self.kernel = Kernel(h, row_sums, matrix)
-        return Balanced(h, row_sums, potential, columns)
+            if len(matrix) == log_sums.size:
+                self.kept = RowStochastic(h, log_sums, matrix)
+        return RowUpdate(h, log_sums, potential, columns)
 
     def _row_stochastic(self, exponents: Any) -> tuple[Any, Any]:
         """The exponentials with rows that sum to one, and the log-sum-exp of every row; zeros and -inf if empty."""
@@ -60,39 +69,39 @@ class ArraySoftmin(Softmin):
         exponents -= xp.where(some, highest, 0.0)[:, None]
         matrix = xp.exp(exponents, out=exponents)
         matrix *= matrix > SMALLEST
-        row_sums = xp.where(some, matrix.sum(1), 1.0)
-        matrix /= row_sums[:, None]
-        return matrix, highest + xp.log(row_sums)
+        sums = xp.where(some, matrix.sum(1), 1.0)
+        matrix /= sums[:, None]
+        return matrix, highest + xp.log(sums)
 
-    def _kernel_blocks(self, kernel: Kernel) -> Iterator[tuple[slice, Any]]:
+    def _p_blocks(self, p: RowStochastic) -> Iterator[tuple[slice, Any]]:
         """P in blocks of rows: as it is kept, or made anew."""
-        if kernel.matrix is not None:
-            yield slice(None), kernel.matrix
+        if p.matrix is not None:
+            yield slice(None), p.matrix
             return
-        h, sums = self._put(kernel.h), np.where(np.isfinite(kernel.row_sums), kernel.row_sums, 0.0)
+        h, log_sums = self._put(p.h), np.where(np.isfinite(p.log_sums), p.log_sums, 0.0)
         for rows, costs in self._blocks():
-            yield rows, self.xp.exp(h - costs / self.epsilon - self._put(sums[rows])[:, None])
+            yield rows, self.xp.exp(h - costs / self.epsilon - self._put(log_sums[rows])[:, None])
 
-    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def _curvature(self, p: RowStochastic, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
         factors, x = self._put(factors), self._put(x)
-        parts = [(factors[rows] * (matrix @ x)) @ matrix for rows, matrix in self._kernel_blocks(kernel)]
+        parts = [(factors[rows] * (matrix @ x)) @ matrix for rows, matrix in self._p_blocks(p)]
         return self._get(parts[0] if len(parts) == 1 else sum(parts))
 
-    def _gram(self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray) -> Any:
+    def _gram(self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> Any:
         """G^T diag(factors) G for the plan G = P diag(growth)."""
         gram, roots, growth = None, self._put(np.sqrt(factors)), self._put(growth)
-        for rows, matrix in self._kernel_blocks(kernel):
+        for rows, matrix in self._p_blocks(p):
             plan = roots[rows, None] * matrix * growth
             gram = plan.T @ plan if gram is None else gram + plan.T @ plan
         return gram
 
     def _solve(
-        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+        self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
-        return solve_dense(self._gram(kernel, factors, growth), side, right)
+        return solve_dense(self._gram(p, factors, growth), side, right)
 
     def finish(
-        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+        self, at: RowUpdate, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
         n, m = self.shape
         row_factors, row_sums, value, plans = np.empty(n), np.empty(n), 0.0, []
@@ -115,14 +124,14 @@ class ArraySoftmin(Softmin):
         """The cost of a plan; a forbidden pair costs inf and carries nothing."""
         return float(np.multiply(plan, costs, out=np.zeros(plan.shape), where=plan > 0).sum())
 
-    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+    def plan_rows(self, at: RowUpdate, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         for rows, costs in self._blocks():
             yield rows.start, self._get(self._plan(at, rule, rows, costs))
 
-    def _plan(self, at: Balanced, rule: RowRule, rows: slice, costs: Any) -> Any:
+    def _plan(self, at: RowUpdate, rule: RowRule, rows: slice, costs: Any) -> Any:
         # What is lost of a row depends on the row as a whole, which may be light.
-        matrix, sums = self._row_stochastic(self._put(at.h) - costs / self.epsilon)
-        exponents = at.potential[rows] + rule.reference[rows] + self._get(sums)
+        matrix, log_sums = self._row_stochastic(self._put(at.h) - costs / self.epsilon)
+        exponents = at.potential[rows] + rule.reference[rows] + self._get(log_sums)
         matrix *= self._put(np.exp(np.minimum(exponents, LARGEST_EXPONENT)))[:, None]
         return matrix
 

@@ -68,42 +68,61 @@ def task_of(problem: Problem, movable: Movable) -> Task:
 
 def dual_of(problem: Problem, task: Task, solver: Entropic) -> Dual:
     """The dual of a model in one of the three forms."""
+    mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
+    augmented = solver.entropy == "augmented" and all(side.bounded for side in problem.marginals.sides)
+    everything_moves = task.amount > 0 and task.amount >= (1 - solver.tolerance) * max(mu.sum(), nu.sum())
+    if augmented and not everything_moves:
+        # Something has to be left to the dummies: moving all mass that can move takes an infinite price.
+        return dual_with_dummies(mu, nu, min(task.amount, (1 - solver.tolerance) * task.most))
+    dual = dual_without_dummies(problem, mu, nu, task.amount, solver)
+    if augmented:  # all mass moves on both sides, so only the reference differs
+        log_total = math.log(mu.sum() + nu.sum())
+        dual = dual._replace(constant=task.amount * (1 + log_total + log_exchange(mu, nu, task.amount)))
+    return dual
+
+
+def dual_with_dummies(mu: np.ndarray, nu: np.ndarray, amount: float) -> Dual:
+    """The dual of the augmented form: a dummy source and a dummy target take what does not move."""
     from adaptive_ot.entropic.ascent import Dual
 
-    mu, nu = (np.where(side > MINUTE * side.max(), side, 0.0) for side in (task.mu, task.nu))
+    # The reference is the product of the weights, dummies included, divided by their total: it is scale-free.
+    log_total, share = math.log(mu.sum() + nu.sum()), smallest_share(mu, nu)
+    rule = RowRule(np.full(mu.size, log_total), log_weights(mu) - log_total, math.inf, math.log(mu.sum()), share)
+    constant = amount * log_exchange(mu, nu, amount) if amount > 0 else 0.0
+    return Dual(mu, nu, rule, log_weights(nu), True, constant, math.inf, amount)
+
+
+def dual_without_dummies(problem: Problem, mu: np.ndarray, nu: np.ndarray, amount: float, solver: Entropic) -> Dual:
+    """The dual of the product or the counting form: potentials are capped, free, or penalised."""
+    from adaptive_ot.entropic.ascent import Dual
+
     totals = float(problem.source_weights.sum()), float(problem.target_weights.sum())
-    source, target = problem.marginals.sides
-    taus, tilt, lost = (source.tau, target.tau), 0.0, 0.0  # what is lost: divergence of weights that take no part
-    for side, weights, total in zip((source, target), (mu, nu), totals, strict=True):
-        lost += (total - weights.sum()) * (side.tau / solver.epsilon) if side.soft else 0.0
+    source, target = sides = problem.marginals.sides
+    constant, tilt = 0.0, 0.0
+    for side, weights, total in zip(sides, (mu, nu), totals, strict=True):  # the divergence of what takes no part
+        constant += (total - weights.sum()) * (side.tau / solver.epsilon) if side.soft else 0.0
     if source.soft and source == target:
         # Both sides move the same mass, so their weights may be scaled to the same total: this only shifts potentials.
         roots = math.sqrt(mu.sum()), math.sqrt(nu.sum())
         total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
         tilt = 0.5 * source.tau * math.log(mu.sum() / nu.sum())
-        lost += apart**2 * (source.tau / solver.epsilon)
+        constant += apart**2 * (source.tau / solver.epsilon)
         mu, nu = mu * (total / mu.sum()), nu * (total / nu.sum())
-    log_mu, log_nu = log_weights(mu), log_weights(nu)
-    lightest = nu[nu > 0].min() / (mu.max() * mu.size)
-    share = min(1.0, lightest) / nu.size
-    capped, total = source.bounded and target.bounded, mu.sum() + nu.sum()
-    with_dummies = capped and solver.entropy == "augmented"
-    if with_dummies and not (task.amount > 0 and task.amount >= (1 - solver.tolerance) * max(mu.sum(), nu.sum())):
-        # The reference is the product of the weights, dummies included, divided by their total: it is scale-free.
-        rule = RowRule(np.full(mu.size, math.log(total)), log_mu - math.log(total), math.inf, math.log(mu.sum()), share)
-        # Something has to be left to the dummies: moving all mass that can move takes an infinite price.
-        amount = min(task.amount, (1 - solver.tolerance) * task.most)
-        constant = amount * log_exchange(mu, nu, amount) if amount > 0 else 0.0
-        return Dual(mu, nu, rule, log_nu, True, constant, math.inf, amount)
-    of_rows, of_columns = (0.0 if side.bounded else FAR for side in (source, target))
     if solver.entropy == "counting":
-        sources, targets = (np.where(side > 0, 0.0, NOTHING) for side in (mu, nu))
-        rule = RowRule(log_mu, sources, of_rows, -math.inf, share)
-        return Dual(mu, nu, rule, targets, False, lost, of_columns, task.amount, taus, tilt)
-    rule, constant = RowRule(np.zeros(mu.size), log_mu, of_rows, -math.inf, share), lost + totals[0] * totals[1]
-    if with_dummies:  # all mass moves on both sides, so only the reference differs
-        constant = task.amount * (1 + math.log(total) + log_exchange(mu, nu, task.amount))
-    return Dual(mu, nu, rule, log_nu, False, constant, of_columns, task.amount, taus, tilt)
+        row_total, references = log_weights(mu), [np.where(side > 0, 0.0, NOTHING) for side in (mu, nu)]
+    else:
+        row_total, references = np.zeros(mu.size), [log_weights(mu), log_weights(nu)]
+        constant += totals[0] * totals[1]
+    source_cap, target_cap = (0.0 if side.bounded else FAR for side in sides)
+    rule = RowRule(row_total, references[0], source_cap, -math.inf, smallest_share(mu, nu))
+    taus = source.tau, target.tau
+    return Dual(mu, nu, rule, references[1], False, constant, target_cap, amount, taus, tilt)
+
+
+def smallest_share(mu: np.ndarray, nu: np.ndarray) -> float:
+    """The smallest part of a row that can matter to some column (see `RowRule`)."""
+    lightest = nu[nu > 0].min() / (mu.max() * mu.size)
+    return min(1.0, lightest) / nu.size
 
 
 def log_exchange(mu: np.ndarray, nu: np.ndarray, amount: float) -> float:
@@ -134,26 +153,21 @@ def lowest_of(costs: Any) -> float:
     return float(costs.min()) if math.prod(costs.shape) else 0.0
 
 
-class Potentials(NamedTuple):
-    """Source and target potentials in units of the cost, and the price of mass."""
+def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> tuple[np.ndarray, np.ndarray, float]:
+    """Source and target potentials at the end of an ascent, and the price of mass, in units of the cost.
 
-    source: np.ndarray
-    target: np.ndarray
-    price: float
-
-
-def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> Potentials:
-    """The potentials at the end of an ascent; targets without weight have none yet."""
+    Targets without weight have no potential yet.
+    """
     at, shift = end.at, dual.shift(end.at.h)
-    price = end.price if dual.amount > 0 else 0.0
+    price = end.eliminated if dual.amount > 0 else 0.0
     if dual.augmented and dual.amount > 0:
         price += log_exchange(dual.source_weights, dual.target_weights, dual.amount) - shift
-    f = epsilon * (at.potential - end.price) + dual.tilt
+    f = epsilon * (at.potential - end.eliminated) + dual.tilt
     g = epsilon * (end.gamma + shift) - dual.tilt
     # Points without weight take no part in the ascent: they get potentials of the exact problem.
     weighs = dual.source_weights > 0
     least = lowest_of(problem.cost.sample()) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
     f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))
     if problem.marginals.sides[0].soft:
-        f = np.where((problem.source_weights > 0) & (at.row_sums < NOTHING / 2), FAR, f)
-    return Potentials(f, g, epsilon * price)
+        f = np.where((problem.source_weights > 0) & (at.log_sums < NOTHING / 2), FAR, f)
+    return f, g, epsilon * price

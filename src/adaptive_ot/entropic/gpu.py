@@ -14,9 +14,9 @@ import torch
 
 from adaptive_ot._points import inner_products
 from adaptive_ot.entropic.dense import ArraySoftmin
-from adaptive_ot.entropic.oracle import RIDGES, Kernel
+from adaptive_ot.entropic.oracle import RIDGES, RowStochastic
 
-# Numbers in a block of rows (1 GB in float64); a kernel of up to this size is kept.
+# Numbers in a block of rows (1 GB in float64); a P of up to this size is kept.
 ENTRIES_PER_BLOCK = 2**27
 
 MOST_EQUATIONS = 20_000
@@ -53,12 +53,12 @@ class TorchSoftmin(ArraySoftmin):
         return float(torch.where(plan > 0, plan * costs, 0.0).sum())
 
     def _solve(
-        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+        self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
         if right.size > MOST_EQUATIONS:
             return False, right
         sides = self._put(side)
-        matrix = self._gram(kernel, factors, growth).addmm_(sides.T, sides).neg_()
+        matrix = self._gram(p, factors, growth).addmm_(sides.T, sides).neg_()
         matrix.diagonal().add_(1.0)
         for ridge in RIDGES:
             matrix.diagonal().add_(ridge)

@@ -113,11 +113,11 @@ def row_potential(log_sum, total, cap, dummy, softness):
 
 
 @kernel
-def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, columns, entries, kept, cut):
-    """Balance a block of rows from their costs.
+def update_rows(costs, top, inverse_epsilon, h, rule, log_sums, potential, columns, entries, counts, cut):
+    """Update a block of rows from their costs.
 
-    `row_sums` holds a guess of their log-sum-exp and receives the true one, `entries`, if it has rows, the rows of P,
-    and `kept` how many of each are above the cut.
+    `log_sums` holds a guess of their log-sum-exp and receives the true one, `entries`, if it has rows, the rows of P,
+    and `counts` how many of each are above the cut.
     """
     m = h.size
     totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
@@ -127,13 +127,13 @@ def balance_rows(costs, top, inverse_epsilon, h, rule, row_sums, potential, colu
     for k in range(costs.shape[0]):
         i = top + k
         row = here if entries.shape[0] == 0 else entries[k]
-        row_sum, shift = row_of_exponentials(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
-        row_sums[i] = shift + math.log(row_sum) if row_sum > 0 else -np.inf
-        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
+        row_sum, shift = row_of_exponentials(costs[k], inverse_epsilon, h, log_sums[i], row, scratch, bits)
+        log_sums[i] = shift + math.log(row_sum) if row_sum > 0 else -np.inf
+        potential[i] = row_potential(log_sums[i], totals[i], cap, dummy, softness)
         if row_sum > 0:
             scale_by(row, 1 / row_sum)
-            add_multiple(columns, math.exp(potential[i] + references[i] + row_sums[i]), row)
-        kept[i] = count_above(row, cut)
+            add_multiple(columns, math.exp(potential[i] + references[i] + log_sums[i]), row)
+        counts[i] = count_above(row, cut)
 
 
 @reduced
@@ -162,8 +162,10 @@ def compress(rows, cut, indices, values):
 
 
 @kernel
-def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, row_sums, potential, columns, values):
-    """`balance_rows` for the stored pairs of a sparse cost; `values` receives P."""
+def update_listed_rows(
+    ends, indices, costs, top, bottom, inverse_epsilon, h, rule, log_sums, potential, columns, values
+):
+    """`update_rows` for the stored pairs of a sparse cost; `values` receives P."""
     totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     for i in range(top, bottom):
         largest = -np.inf
@@ -174,24 +176,24 @@ def balance_listed(ends, indices, costs, top, bottom, inverse_epsilon, h, rule, 
         for k in range(ends[i], ends[i + 1]):
             values[k] = math.exp(values[k] - largest) if largest > -np.inf else 0.0
             row_sum += values[k]
-        row_sums[i] = largest + math.log(row_sum) if row_sum > 0 else -np.inf
-        potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
+        log_sums[i] = largest + math.log(row_sum) if row_sum > 0 else -np.inf
+        potential[i] = row_potential(log_sums[i], totals[i], cap, dummy, softness)
         if row_sum > 0:
-            moved = math.exp(potential[i] + references[i] + row_sums[i])
+            moved = math.exp(potential[i] + references[i] + log_sums[i])
             for k in range(ends[i], ends[i + 1]):
                 values[k] /= row_sum
                 columns[indices[k]] += moved * values[k]
 
 
 @kernel
-def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
-    """Out += P^T (weights * (P a)) over the rows top:bottom of a kept kernel P.
+def sweep(kept, top, bottom, a, rule, factors, log_sums, potential, out):
+    """Out += P^T (weights * (P a)) over the rows top:bottom of a kept P.
 
-    The weights are `factors` if there are any; otherwise they balance the rows, whose log-sum-exp is found anew.
+    The weights are `factors` if there are any; otherwise they update the rows, whose log-sum-exp is found anew.
     """
     # Arrays are taken out of their tuples, and functions get numbers only: Numba counts references to every argument,
     # which in a loop costs more than the loop.
-    matrix, ends, indices, values, start = kept.matrix, kept.ends, kept.indices, kept.values, kept.row_sums
+    matrix, ends, indices, values, start = kept.matrix, kept.ends, kept.indices, kept.values, kept.log_sums
     totals, references, cap, dummy, softness = rule.total, rule.reference, rule.cap, rule.dummy, rule.softness
     dense = matrix.shape[0] > 0
     for i in range(top, bottom):
@@ -204,11 +206,11 @@ def sweep(kept, top, bottom, a, rule, factors, row_sums, potential, out):
         if factors.size:
             weight = factors[i] * product
         elif product > 0:
-            row_sums[i] = start[i] + math.log(product)
-            potential[i] = row_potential(row_sums[i], totals[i], cap, dummy, softness)
+            log_sums[i] = start[i] + math.log(product)
+            potential[i] = row_potential(log_sums[i], totals[i], cap, dummy, softness)
             weight = math.exp(potential[i] + references[i] + start[i])
         else:
-            row_sums[i], weight = -np.inf, 0.0
+            log_sums[i], weight = -np.inf, 0.0
             potential[i] = row_potential(-np.inf, totals[i], cap, dummy, softness)
         if dense:
             add_multiple(out, weight, matrix[i])
@@ -228,7 +230,7 @@ def add_gram(ends, indices, values, factors, growth, out):
 
 
 @kernel
-def sweep_costs(costs, top, inverse_epsilon, h, a, factors, row_sums, out):
+def sweep_costs(costs, top, inverse_epsilon, h, a, factors, log_sums, out):
     """`sweep` with factors for P that is made anew from the costs of a block of rows."""
     scratch = np.empty(min(h.size, CHUNK))
     bits = scratch.view(np.int64)
@@ -236,7 +238,7 @@ def sweep_costs(costs, top, inverse_epsilon, h, a, factors, row_sums, out):
     for k in range(costs.shape[0]):
         i = top + k
         if factors[i] != 0:
-            row_of_exponentials(costs[k], inverse_epsilon, h, row_sums[i], row, scratch, bits)
+            row_of_exponentials(costs[k], inverse_epsilon, h, log_sums[i], row, scratch, bits)
             add_multiple(out, factors[i] * dot(row, a), row)
 
 

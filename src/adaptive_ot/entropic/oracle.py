@@ -3,8 +3,8 @@
 The solver asks two main questions about a cost at a given epsilon. With P(h) the row-stochastic matrix
 exp(h_j - C_ij / epsilon) / (row sum):
 
-- `balance(h, rule)`: the sum of every row and, once a rule has scaled each row, the sum of every column.
-- `curvature(balanced, rule, weights, x)`: the product  G^T diag(weights) G x  with the plan G found by `balance`.
+- `update_rows(h, rule)`: the sum of every row and, once a rule has scaled each row, the sum of every column.
+- `curvature(at, rule, weights, x)`: the product  G^T diag(weights) G x  with the plan G that `update_rows` found.
 
 A `Softmin` answers both, with Numba or NumPy on the CPU and with torch on a GPU; the solver need not know which.
 
@@ -69,15 +69,15 @@ class RowRule(NamedTuple):
         return np.minimum(self.cap, (self.total[rows] - both) / (1 + self.softness))
 
 
-class Balanced(NamedTuple):
-    """The plan whose rows are optimal for the column scalings `h`.
+class RowUpdate(NamedTuple):
+    """The plan after a row update: its rows are optimal for the column scalings `h`.
 
-    `row_sums` is the log-sum-exp of every row, `potential` the potential that the rule derives from it, and `columns`
+    `log_sums` is the log-sum-exp of every row, `potential` the potential that the rule derives from it, and `columns`
     the column sums of the plan.
     """
 
     h: np.ndarray
-    row_sums: np.ndarray
+    log_sums: np.ndarray
     potential: np.ndarray
     columns: np.ndarray
 
@@ -106,14 +106,14 @@ class Finished(NamedTuple):
     plan: Any
 
 
-class Kernel(NamedTuple):
-    """P, computed for the column scalings `h`, where the rows had the log-sum-exp `row_sums`.
+class RowStochastic(NamedTuple):
+    """P, computed for the column scalings `h`, where the rows had the log-sum-exp `log_sums`.
 
     `matrix` is a NumPy or torch matrix; if it has no rows, P is in CSR form; if it is None, the entries are not kept.
     """
 
     h: np.ndarray
-    row_sums: np.ndarray
+    log_sums: np.ndarray
     matrix: Any
     ends: np.ndarray = np.zeros(1, np.int64)
     indices: np.ndarray = np.zeros(0, np.int32)
@@ -124,80 +124,78 @@ class Kernel(NamedTuple):
         return np.abs(h - self.h).max(initial=0.0) <= (DENSE_REACH if len(self.matrix) else SPARSE_REACH)
 
 
-def row_factors(potential: Any, reference: Any, row_sums: Any, weights: Any) -> Any:
+def row_factors(potential: Any, reference: Any, log_sums: Any, weights: Any) -> Any:
     """The factors of the rows of P^T P in the curvature. Plain arrays: Numba counts references to parts of tuples."""
-    return (np.sqrt(weights) * np.exp(potential + reference + row_sums)) ** 2
+    return (np.sqrt(weights) * np.exp(potential + reference + log_sums)) ** 2
 
 
 class Softmin(ABC):
-    """Sums over all pairs of one cost, from a kernel that is kept where it fits; `scale` sets the epsilon."""
+    """Sums over all pairs of one cost, from a P that is kept where it fits; `scale` sets the epsilon."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape, self.epsilon = shape, 1.0
-        self.kernel: Kernel | None = None
-        self.row_sums = np.full(shape[0], -np.inf)  # the last known row sums, a guess for the next
+        self.kept: RowStochastic | None = None
+        self.log_sums = np.full(shape[0], -np.inf)  # the last known ones, a guess for the next
 
     def scale(self, epsilon: float) -> None:
         """Compute all further sums at this epsilon."""
         if epsilon != self.epsilon:
-            self.row_sums = self.row_sums * (self.epsilon / epsilon)
-            self.epsilon, self.kernel = epsilon, None
+            self.log_sums = self.log_sums * (self.epsilon / epsilon)
+            self.epsilon, self.kept = epsilon, None
 
-    def balance(self, h: np.ndarray, rule: RowRule) -> Balanced:
+    def update_rows(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
         """The plan with optimal rows for the column scalings h (which may be NOTHING: no mass for that column)."""
-        kernel = self.kernel
-        if kernel and kernel.reaches(h):
-            growth = np.exp(h - kernel.h)
-            row_sums, potential, columns = self._balance_kept(kernel, growth, rule)
-            balanced = Balanced(h, row_sums, potential, growth * columns)
+        if self.kept and self.kept.reaches(h):
+            growth = np.exp(h - self.kept.h)
+            log_sums, potential, columns = self._update_from_kept(self.kept, growth, rule)
+            update = RowUpdate(h, log_sums, potential, growth * columns)
         else:
-            balanced = self._balance_costs(h, rule)
-        self.row_sums = balanced.row_sums
-        return balanced
+            update = self._update_from_costs(h, rule)
+        self.log_sums = update.log_sums
+        return update
 
-    def curvature(self, at: Balanced, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def curvature(self, at: RowUpdate, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         """G^T (weights * (G x)) with the plan G of `at`."""
-        kernel = self._kernel_at(at)
-        growth = np.exp(at.h - kernel.h)
-        factors = row_factors(at.potential, rule.reference, kernel.row_sums, weights)
-        return growth * self._curvature(kernel, factors, growth * x)
+        p = self._p_at(at)
+        growth = np.exp(at.h - p.h)
+        factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
+        return growth * self._curvature(p, factors, growth * x)
 
-    def solve_directly(self, at: Balanced, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
+    def solve_directly(self, at: RowUpdate, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
         """Solve Newton's equations; False if that would take too long, or if the matrix is not positive definite."""
         weights, diagonal, spill, free, right = equations
-        kernel = self._kernel_at(at)
-        growth = np.exp(at.h - kernel.h)
-        factors = row_factors(at.potential, rule.reference, kernel.row_sums, weights)
+        p = self._p_at(at)
+        growth = np.exp(at.h - p.h)
+        factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
         scale = free / np.sqrt(diagonal)  # scales the diagonal to ones and removes the columns that are not free
-        solved, x = self._solve(kernel, factors, growth * scale, spill * scale, scale * right)
+        solved, x = self._solve(p, factors, growth * scale, spill * scale, scale * right)
         return solved, scale * x
 
-    def _kernel_at(self, at: Balanced) -> Kernel:
-        """The kept kernel if it serves the scalings of `at`, otherwise one whose entries are computed on use."""
-        kernel = self.kernel
-        return kernel if kernel and kernel.reaches(at.h) else Kernel(at.h, at.row_sums, None)
+    def _p_at(self, at: RowUpdate) -> RowStochastic:
+        """The kept P if it serves the scalings of `at`, otherwise one whose entries are computed on use."""
+        return self.kept if self.kept and self.kept.reaches(at.h) else RowStochastic(at.h, at.log_sums, None)
 
     @abstractmethod
-    def _balance_kept(self, kernel: Kernel, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+    def _update_from_kept(self, p: RowStochastic, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
         """Log-sum-exps and potentials of the rows of P diag(growth), and the column sums of the plan over growth."""
 
     @abstractmethod
-    def _balance_costs(self, h: np.ndarray, rule: RowRule) -> Balanced:
-        """Balance from the costs, and keep P if it is small enough."""
+    def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
+        """Update the rows from the costs, and keep P if it is small enough."""
 
     @abstractmethod
-    def _curvature(self, kernel: Kernel, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+    def _curvature(self, p: RowStochastic, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
         """P^T (factors * (P x))."""
 
     @abstractmethod
     def _solve(
-        self, kernel: Kernel, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+        self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
         """Solve (1 - G^T diag(factors) G - side^T side) x = right for G = P diag(growth)."""
 
     @abstractmethod
     def finish(
-        self, at: Balanced, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
+        self, at: RowUpdate, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
         """Everything the solution needs to know about the plan of `at`, and the plan itself if `keep`.
 
@@ -206,5 +204,5 @@ class Softmin(ABC):
         """
 
     @abstractmethod
-    def plan_rows(self, at: Balanced, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
+    def plan_rows(self, at: RowUpdate, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         """The plan of `at` in blocks of rows, with the first row of each."""

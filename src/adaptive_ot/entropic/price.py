@@ -25,15 +25,15 @@ def chosen(mask: np.ndarray, values: np.ndarray, other: float) -> np.ndarray:
 
 
 @register_jitable
-def price_of_mass(dual: Dual, row_sums: np.ndarray) -> float:
+def price_of_mass(dual: Dual, log_sums: np.ndarray) -> float:
     """The price at which rows of these log-sum-exps, cut off at their weights, move the amount.
 
     Mass is concave and piecewise linear in e^price. So Newton's method, from below, finds one full row after another
     until all are found.
     """
     mu = dual.source_weights
-    able = (mu > 0) & (row_sums > NOTHING / 2)
-    full_from, log_rows = dual.rule.total - row_sums, dual.rule.reference + row_sums
+    able = (mu > 0) & (log_sums > NOTHING / 2)
+    full_from, log_rows = dual.rule.total - log_sums, dual.rule.reference + log_sums
     full = able & ~able
     while True:
         rest, slack = dual.amount - np.sum(mu * full), able & ~full
@@ -49,14 +49,14 @@ def price_of_mass(dual: Dual, row_sums: np.ndarray) -> float:
 
 
 @register_jitable
-def price_with_dummies(dual: Dual, row_sums: np.ndarray) -> float:
+def price_with_dummies(dual: Dual, log_sums: np.ndarray) -> float:
     """The price at which rows of these log-sum-exps, shared with the dummy target, move the amount.
 
     Newton's method for the logarithm of what moves over what does not, which is linear for a single row, between bounds
     that bisection narrows where it fails.
     """
-    able = (dual.source_weights > 0) & (row_sums > NOTHING / 2)
-    mu, logs = dual.source_weights * able, chosen(able, row_sums - dual.rule.dummy, 0.0)
+    able = (dual.source_weights > 0) & (log_sums > NOTHING / 2)
+    mu, logs = dual.source_weights * able, chosen(able, log_sums - dual.rule.dummy, 0.0)
     odds = math.log(dual.amount / (np.sum(mu) - dual.amount))
     low, high = odds - np.max(chosen(able, logs, NOTHING)), odds - np.min(chosen(able, logs, -NOTHING))
     price = 0.5 * (low + high)

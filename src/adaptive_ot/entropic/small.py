@@ -13,8 +13,9 @@ from adaptive_ot._jit import has_machine_code, kernel
 from adaptive_ot.entropic import ascent as _ascent
 from adaptive_ot.entropic import kernels
 from adaptive_ot.entropic.cpu import SPARSE_SHARE
-from adaptive_ot.entropic.oracle import DENSE_REACH, RIDGES, SPARSE_REACH, Balanced, Kernel, row_factors
+from adaptive_ot.entropic.oracle import DENSE_REACH, RIDGES, SPARSE_REACH, RowStochastic, RowUpdate, row_factors
 
+# The forms of P, and how far the column scalings may move in each before P is recomputed.
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
 REACH = -1.0, DENSE_REACH, SPARSE_REACH
 
@@ -40,11 +41,11 @@ def count_interpreted(passes: int, pairs: int) -> None:
 
 
 class Resident(NamedTuple):
-    """A `Softmin` of a dense cost for compiled code: arrays for its `Kernel`, and `state`, epsilon and its form."""
+    """A `Softmin` of a dense cost for compiled code: its P as arrays, and in `state` epsilon and the form of P."""
 
     costs: np.ndarray
     h: np.ndarray
-    row_sums: np.ndarray
+    log_sums: np.ndarray
     matrix: np.ndarray
     ends: np.ndarray
     indices: np.ndarray
@@ -53,35 +54,35 @@ class Resident(NamedTuple):
 
     def scale(self, epsilon: float) -> None:
         if epsilon != self.state[0]:
-            self.row_sums[:] *= self.state[0] / epsilon
+            self.log_sums[:] *= self.state[0] / epsilon
             self.state[:] = epsilon, EMPTY
 
     # Numba compares these signatures with those of `overload_method` below, which have no annotations.
-    def balance(self, h, rule):
+    def update_rows(self, h, rule):
         n, m = self.costs.shape
-        row_sums, potential, columns = self.row_sums.copy(), np.empty(n), np.zeros(m)
+        log_sums, potential, columns = self.log_sums.copy(), np.empty(n), np.zeros(m)
         if np.max(np.abs(h - self.h)) <= REACH[int(self.state[1])]:
             growth = np.exp(h - self.h)
-            kernels.sweep(kept(self), 0, n, growth, rule, np.empty(0), row_sums, potential, columns)
-            return Balanced(h, row_sums, potential, growth * columns)
+            kernels.sweep(kept(self), 0, n, growth, rule, np.empty(0), log_sums, potential, columns)
+            return RowUpdate(h, log_sums, potential, growth * columns)
         cut, size, inverse = kernels.smallest_entry(rule), np.empty(n, np.int64), 1 / self.state[0]
-        kernels.balance_rows(self.costs, 0, inverse, h, rule, row_sums, potential, columns, self.matrix, size, cut)
-        self.h[:], self.row_sums[:], self.state[1] = h, row_sums, DENSE
+        kernels.update_rows(self.costs, 0, inverse, h, rule, log_sums, potential, columns, self.matrix, size, cut)
+        self.h[:], self.log_sums[:], self.state[1] = h, log_sums, DENSE
         if np.sum(size) <= self.values.size:
             self.ends[1:] = np.cumsum(size)
             kernels.compress(self.matrix, cut, self.indices, self.values)
             self.state[1] = SPARSE
-        return Balanced(h, row_sums, potential, columns)
+        return RowUpdate(h, log_sums, potential, columns)
 
     def curvature(self, at, rule, weights, x):
-        growth, factors = np.exp(at.h - self.h), row_factors(at.potential, rule.reference, self.row_sums, weights)
+        growth, factors = np.exp(at.h - self.h), row_factors(at.potential, rule.reference, self.log_sums, weights)
         out = np.zeros(x.size)
-        kernels.sweep(kept(self), 0, weights.size, growth * x, rule, factors, at.row_sums, at.potential, out)
+        kernels.sweep(kept(self), 0, weights.size, growth * x, rule, factors, at.log_sums, at.potential, out)
         return growth * out
 
     def solve_directly(self, at, rule, equations):
         weights, diagonal, spill, free, right = equations
-        growth, factors = np.exp(at.h - self.h), row_factors(at.potential, rule.reference, self.row_sums, weights)
+        growth, factors = np.exp(at.h - self.h), row_factors(at.potential, rule.reference, self.log_sums, weights)
         scale = 1 / np.sqrt(diagonal)  # to a diagonal of ones
         gram = np.zeros((scale.size, scale.size))
         if self.state[1] == SPARSE:
@@ -107,14 +108,14 @@ class Resident(NamedTuple):
 
 
 @register_jitable
-def kept(softmin: Resident) -> Kernel:
-    """The kernel in the form that `sweep` takes."""
+def kept(softmin: Resident) -> RowStochastic:
+    """P in the form that `sweep` takes."""
     matrix = softmin.matrix[:0] if softmin.state[1] == SPARSE else softmin.matrix
-    return Kernel(softmin.h, softmin.row_sums, matrix, softmin.ends, softmin.indices, softmin.values)
+    return RowStochastic(softmin.h, softmin.log_sums, matrix, softmin.ends, softmin.indices, softmin.values)
 
 
 register_jitable(row_factors)
-overload_method(types.NamedTuple, "balance")(lambda self, h, rule: Resident.balance)
+overload_method(types.NamedTuple, "update_rows")(lambda self, h, rule: Resident.update_rows)
 overload_method(types.NamedTuple, "curvature")(lambda self, at, rule, weights, x: Resident.curvature)
 overload_method(types.NamedTuple, "solve_directly")(lambda self, at, rule, equations: Resident.solve_directly)
 
@@ -123,14 +124,14 @@ overload_method(types.NamedTuple, "solve_directly")(lambda self, at, rule, equat
 def _climb(gamma, at, softmin, dual, goal, goal_factor, budget, tell, level, passes_before, direct):
     reached = _ascent.climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes_before, direct)
     gamma[:] = reached.gamma
-    at.h[:], at.row_sums[:], at.potential[:], at.columns[:] = reached.at
+    at.h[:], at.log_sums[:], at.potential[:], at.columns[:] = reached.at
     return reached[2:]
 
 
 def climb(softmin: Resident, dual: _ascent.Dual, gamma: np.ndarray, *others: Any) -> _ascent.Ascent:
     """`ascent.climb`, compiled: the kernel fills the arrays, and returns the numbers."""
     n, m = softmin.costs.shape
-    at, gamma = Balanced(np.empty(m), np.empty(n), np.empty(n), np.empty(m)), gamma.copy()
+    at, gamma = RowUpdate(np.empty(m), np.empty(n), np.empty(n), np.empty(m)), gamma.copy()
     return _ascent.Ascent(gamma, at, *_climb(gamma, at, softmin, dual, *others))
 
 
@@ -138,12 +139,6 @@ def ascend(costs: np.ndarray, dual: _ascent.Dual, *limits: Any) -> _ascent.Ascen
     """`ascent.ascend` for a dense cost."""
     n, m = costs.shape
     most = int(SPARSE_SHARE * n * m)
-    matrix, ends, indices, values = (
-        np.empty((n, m)),
-        np.zeros(n + 1, np.int64),
-        np.empty(most, np.int32),
-        np.empty(most),
-    )
-    state = np.array([1.0, EMPTY])
-    softmin = Resident(costs, np.zeros(m), np.full(n, -np.inf), matrix, ends, indices, values, state)
+    entries = np.empty((n, m)), np.zeros(n + 1, np.int64), np.empty(most, np.int32), np.empty(most)
+    softmin = Resident(costs, np.zeros(m), np.full(n, -np.inf), *entries, state=np.array([1.0, EMPTY]))
     return _ascent.ascend(climb, softmin, dual, *limits, tell=None)

@@ -14,7 +14,7 @@ from adaptive_ot._arrays import rounded_down
 from adaptive_ot._progress import Progress
 from adaptive_ot.entropic.dense import DenseSoftmin
 from adaptive_ot.entropic.dual import FAR, Movable, dual_of, first_size, potentials_of, task_of
-from adaptive_ot.entropic.oracle import Balanced, RowRule, Softmin
+from adaptive_ot.entropic.oracle import RowRule, RowUpdate, Softmin
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
 
@@ -26,7 +26,7 @@ Entropy = Literal["augmented", "product", "counting"]
 # A point is active if it moves more than this share of its weight.
 ACTIVE_SHARE = 0.01
 
-# Dense problems of up to this many pairs are small: their kernel stays in the cache.
+# Dense problems of up to this many pairs are small: their P stays in the cache.
 SMALL = 2**18
 
 # Without compiled code, Newton's equations for up to this many targets are solved fastest by LAPACK.
@@ -54,12 +54,17 @@ class Entropic:
         to the mass of `FixedMass`. Where weights are upper bounds, the plan is scaled down afterwards, so it never
         exceeds them.
     max_iterations
-        Give up after this many passes over all pairs, or over the stored kernel.
+        Give up after this many passes over all pairs, or over their stored exponentials.
     compiled
         Whether small dense problems on the CPU are solved by compiled code. By default they are if that code is on disk
         already, or once this process has solved so many problems that compiling, which takes about a minute, pays off.
         Both ways meet the tolerance but differ in the last digits; set True or False if these have to be the same in
         every process.
+    wait
+        Whether `solve` waits for the GPU. If not, and if one GPU program can solve each problem (`AtMost`, at most 128
+        points a side, weight on both), `solve` takes the costs and weights on the GPU as they are, without a look at
+        their values, and does not raise `NotConverged`. The plan and `converged` stay on the GPU; other answers are
+        fetched when they are read. All other problems are solved as usual.
 
     Examples
     --------
@@ -74,6 +79,7 @@ class Entropic:
     tolerance: float = 1e-9
     max_iterations: int = 100_000
     compiled: bool | None = None
+    wait: bool = True
 
     def __post_init__(self) -> None:
         check.choice("entropy", self.entropy, get_args(Entropy))
@@ -84,6 +90,7 @@ class Entropic:
         }
         if self.compiled is not None:
             check.instance("compiled", self.compiled, bool)
+        check.instance("wait", self.wait, bool)
         for name, number in numbers.items():  # stored as plain numbers, whatever type was passed
             object.__setattr__(self, name, number)
 
@@ -128,20 +135,15 @@ def ascend(
     if is_small and (small.worth_compiling() if solver.compiled is None else solver.compiled):
         return small.ascend(softmin.costs, dual, *limits)
     few = is_small and softmin.shape[1] <= FEW_TARGETS
-    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # as compiled: such a step is not accepted
-        ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, teller(report), direct=few)
-    if is_small:
-        small.count_interpreted(ascent.passes, math.prod(softmin.shape))
-    return ascent
-
-
-def teller(report: Callable[[Progress], None]) -> Callable[[float, int, float], None]:
-    """The function that an ascent calls before every step."""
 
     def tell(level: float, passes: int, error: float) -> None:
         report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
 
-    return tell
+    with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # as compiled: such a step is not accepted
+        ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, tell, direct=few)
+    if is_small:
+        small.count_interpreted(ascent.passes, math.prod(softmin.shape))
+    return ascent
 
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
@@ -245,7 +247,7 @@ class TiledTransport(Transport):
     def __init__(
         self,
         softmin: Softmin,
-        at: Balanced,
+        at: RowUpdate,
         rule: RowRule,
         weights: np.ndarray,
         factors: tuple[np.ndarray, np.ndarray],

@@ -137,7 +137,7 @@ def load_costs(costs, i, j, n, m):
 
 
 @triton.jit
-def make_kernel(costs, i, j, n, m, h, epsilon):
+def make_stochastic(costs, i, j, n, m, h, epsilon):
     """P for the column scalings h, from memory, and the log-sum-exp of its rows before they were scaled to 1."""
     exponents = across(h) - load_costs(costs, i, j, n, m) * (1.0 / epsilon)
     shift = tl.max(tl.max(exponents, axis=1), axis=1)
@@ -150,26 +150,26 @@ def make_kernel(costs, i, j, n, m, h, epsilon):
 
 
 @triton.jit
-def row_potential(row_sums, row_total, dummy, augmented: tl.constexpr):
+def row_potential(log_sums, row_total, dummy, augmented: tl.constexpr):
     """`RowRule.potential`; no difference of infinities can arise, as only the augmented form has a dummy."""
     if augmented:
-        high, low = tl.maximum(row_sums, dummy), tl.minimum(row_sums, dummy)
+        high, low = tl.maximum(log_sums, dummy), tl.minimum(log_sums, dummy)
         potential = row_total - high - tl.log(1.0 + tl.exp(low - high))
     else:
-        potential = tl.minimum(row_total - row_sums, 0.0)
+        potential = tl.minimum(row_total - log_sums, 0.0)
     return potential
 
 
 @triton.jit
-def balance(matrix, made_h, made_sums, h, row_total, reference, dummy, augmented: tl.constexpr):
+def update_rows(matrix, made_h, made_log_sums, h, row_total, reference, dummy, augmented: tl.constexpr):
     """Optimal rows for the column scalings h: log-sum-exps, potentials, and the columns of the plan."""
     growth = tl.exp(h - made_h)
     product = row_totals(matrix * across(growth))
     some = product > 0
-    row_sums = tl.where(some, made_sums + tl.log(tl.where(some, product, 1.0)), -INFINITY)
-    potential = row_potential(row_sums, row_total, dummy, augmented)
-    moved = tl.where(some, tl.exp(potential + reference + made_sums), 0.0)
-    return row_sums, potential, growth * tl.sum(matrix * down(moved), axis=0)
+    log_sums = tl.where(some, made_log_sums + tl.log(tl.where(some, product, 1.0)), -INFINITY)
+    potential = row_potential(log_sums, row_total, dummy, augmented)
+    moved = tl.where(some, tl.exp(potential + reference + made_log_sums), 0.0)
+    return log_sums, potential, growth * tl.sum(matrix * down(moved), axis=0)
 
 
 @triton.jit
@@ -196,9 +196,9 @@ def log_ratio(nu, columns, free):
 
 @triton.jit
 def judge(
-    gamma, h, row_sums, potential, columns, mu, nu, source_reference, dummy, log_total, augmented: tl.constexpr
+    gamma, h, log_sums, potential, columns, mu, nu, source_reference, dummy, log_total, augmented: tl.constexpr
 ):  # fmt: skip
-    """`evaluate` once the rows are balanced: dual value, columns, the part of the dummy source, error and factor."""
+    """`evaluate` once the rows are updated: dual value, columns, the part of the dummy source, error and factor."""
     supply = total(nu)
     value = tl.sum(mu * potential, axis=0) + total(nu * gamma)
     spill = tl.zeros_like(nu)
@@ -207,7 +207,7 @@ def judge(
         spill = supply * tl.exp(h - log_sum)
         value += supply * (log_total - log_sum)
     else:
-        value -= tl.sum(tl.exp(potential + source_reference + row_sums), axis=0)
+        value -= tl.sum(tl.exp(potential + source_reference + log_sums), axis=0)
     columns += spill
     free = free_columns(gamma, columns, nu, augmented)
     error = total(tl.abs(tl.where(free, nu - columns, 0.0))) / supply
@@ -216,7 +216,7 @@ def judge(
 
 @triton.jit
 def newton_step(
-    matrix, made_h, made_sums, gamma, potential, columns, spill, error, damping, mu, nu, source_reference,
+    matrix, made_h, made_log_sums, gamma, potential, columns, spill, error, damping, mu, nu, source_reference,
     target_reference, augmented: tl.constexpr,
 ):  # fmt: skip
     """The damped Newton step by conjugate gradients, two sweeps over P an iteration, and the number of iterations."""
@@ -226,7 +226,7 @@ def newton_step(
     if not augmented:
         full = full & (potential < 0)
     factors = tl.where(full, 1.0 / tl.where(full, mu, 1.0), 0.0)
-    factors = factors * tl.exp(2.0 * (potential + source_reference + made_sums))
+    factors = factors * tl.exp(2.0 * (potential + source_reference + made_log_sums))
     growth = tl.exp(gamma + target_reference - made_h)
     ratio = log_ratio(nu, columns, free)
     columns = tl.where(free, tl.maximum(columns, 1e-200 * nu), 1.0)
@@ -359,7 +359,7 @@ def solve_kernel(
     # P, and where it was made.
     matrix = tl.zeros((tile_rows, COLUMNS_PER_THREAD, lanes), tl.float64)
     made_h = tl.zeros_like(nu)
-    made_sums = tl.zeros_like(mu)
+    made_log_sums = tl.zeros_like(mu)
     made_epsilon = double(0.0)
 
     # The current point, of which nothing is known yet.
@@ -386,15 +386,16 @@ def solve_kernel(
         # Evaluate the dual at `ahead`.
         h = ahead + target_reference
         if (made_epsilon != level) | (largest(tl.abs(h - made_h)) > REACH):
-            matrix, made_sums = make_kernel(costs, i, j, n, m, h, level)
+            matrix, made_log_sums = make_stochastic(costs, i, j, n, m, h, level)
             made_h = h
             made_epsilon = level
-        trial_sums, trial_potential, trial_columns = balance(
-            matrix, made_h, made_sums, h, row_total, source_reference, dummy, augmented
+        trial_log_sums, trial_potential, trial_columns = update_rows(
+            matrix, made_h, made_log_sums, h, row_total, source_reference, dummy, augmented
         )
         trial_value, trial_columns, trial_spill, trial_error, trial_off = judge(
-            ahead, h, trial_sums, trial_potential, trial_columns, mu, nu, source_reference, dummy, log_total, augmented
-        )
+            ahead, h, trial_log_sums, trial_potential, trial_columns, mu, nu, source_reference, dummy, log_total,
+            augmented,
+        )  # fmt: skip
         climbed += sweeps + 1
 
         # Accept it, or have more damping.
@@ -433,7 +434,7 @@ def solve_kernel(
         opening = climbing == 0
         if climbing:
             d, sweeps = newton_step(
-                matrix, made_h, made_sums, gamma, potential, columns, spill, error, damping, mu, nu,
+                matrix, made_h, made_log_sums, gamma, potential, columns, spill, error, damping, mu, nu,
                 source_reference, target_reference, augmented,
             )  # fmt: skip
             wanted = largest(tl.abs(d))

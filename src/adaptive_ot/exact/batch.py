@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -13,7 +14,7 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot._jit import kernel, lower
 from adaptive_ot._progress import Progress
 from adaptive_ot._threads import run_together
-from adaptive_ot.batch import Answers, PairLists, ProblemBatch, SolutionBatch
+from adaptive_ot.batch import ProblemBatch, SolutionBatch, empty_answers, store
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.exact.assignment import ALONE, assign
 from adaptive_ot.exact.scan import pairs_below
@@ -27,7 +28,7 @@ from adaptive_ot.exact.simplex import (
 )
 from adaptive_ot.exact.solver import Exact, solve_exact
 from adaptive_ot.exact.weights import common_unit, fill_rounded, fit
-from adaptive_ot.solution import Solution, Status, marginal
+from adaptive_ot.solution import ListedTransport, Solution
 
 # Larger problems are solved one by one, each by a solver that examines few pairs and has its own threads.
 SMALL = 2**16
@@ -37,13 +38,40 @@ PAIRS_PER_THREAD = 2**15
 PAIRS_PER_CALL = 2**20
 
 
+class PairLists(NamedTuple):
+    """The pairs that carry mass: one row for each problem, its first `length` places used."""
+
+    rows: np.ndarray
+    columns: np.ndarray
+    mass: np.ndarray
+    length: np.ndarray
+
+    @classmethod
+    def empty(cls, batch: int, n: int, m: int) -> PairLists:
+        """Room for the basic solutions of problems of n sources and m targets."""
+        shape = (batch, min(n * m, n + m))
+        return cls(np.empty(shape, np.int64), np.empty(shape, np.int64), np.empty(shape), np.zeros(batch, np.int64))
+
+    def store(self, b: int, solution: Solution) -> None:
+        """Write the pairs of one problem to their row."""
+        self.length[b] = solution.support[2].size
+        for side, values in zip(self, solution.support, strict=False):
+            side[b, : self.length[b]] = values
+
+    def transport(self, shape: tuple[int, int, int]) -> ListedTransport:
+        """All pairs in one list."""
+        used = np.flatnonzero(np.arange(self.rows.shape[1]) < self.length[:, None])
+        problem = np.repeat(np.arange(self.length.size), self.length)
+        return ListedTransport(shape, (problem, *(side.ravel()[used] for side in self[:3])))
+
+
 def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
     """Solve small problems with kernels; large ones, and any that a kernel cannot certify as optimal, one by one."""
     if problems.marginals.exact_method != "adaptive":
         return _one_by_one(problems, solver, report)
     batch, n, m = problems.cost.shape
     costs = to_numpy(problems.cost)
-    pairs, answers = PairLists.empty(batch, n, m), Answers.empty(batch, n, m)
+    pairs, answers = PairLists.empty(batch, n, m), empty_answers(batch, n, m)
     optimal = np.zeros(batch, np.bool_)
     if n * m <= SMALL:
         limits = solver.pivot_limit(n + m), float(solver.tolerance)
@@ -57,7 +85,7 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
             # Two kernels, so that only the needed one is compiled.
             for solve, these in ((_match_all, matches), (_flow_all, ~matches)):
                 if these.any():
-                    solve(these, cost, mu, nu, unit, *limits, pairs.part(part), answers.part(part), optimal[part])
+                    solve(these, cost, mu, nu, unit, *limits, _part(pairs, part), _part(answers, part), optimal[part])
 
         threads = min(numba.get_num_threads(), batch * n * m // PAIRS_PER_THREAD + 1)
         step = threads * (PAIRS_PER_CALL // max(1, n * m))
@@ -68,18 +96,18 @@ def solve_exact_batch(problems: ProblemBatch, solver: Exact, report: Callable[[P
             done = optimal[:stop]
             gap = float(answers.gap[:stop][done].max(initial=0.0))
             report(Progress("batch", 1, float(done.sum()) / batch, int(answers.iterations.sum()), 0, gap))
-    if problems.kind.dtype != np.float64:
-        sums = pairs.marginals((batch, n, m), problems.kind.dtype)
-        weights = problems.source_weights, problems.target_weights
-        excess = [(side - limit).max(axis=1, initial=0.0) for side, limit in zip(sums, weights, strict=True)]
-        np.maximum(*excess, out=answers.violation)
-    status = [Status.OPTIMAL] * batch
     for b in np.flatnonzero(~optimal).tolist():
         done = np.count_nonzero(optimal)
         solution = solve_exact(problems[b], solver, lambda now, done=done: report(now._replace(fraction=done / batch)))
-        _store(solution, b, pairs, answers)
-        status[b], optimal[b] = solution.status, True
-    return SolutionBatch(problems, pairs, answers, tuple(status))
+        pairs.store(b, solution)
+        store(solution.answers, b, answers)
+        optimal[b] = True
+    transport = pairs.transport((batch, n, m))
+    if problems.kind.dtype != np.float64:
+        rows, columns = transport.marginals(problems.kind.dtype)
+        excess = rows - problems.source_weights, columns - problems.target_weights
+        np.maximum(*(side.max(axis=1, initial=0.0) for side in excess), out=answers.violation)
+    return SolutionBatch(problems, transport, answers, active_share=0.0)
 
 
 def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progress], None]) -> SolutionBatch:
@@ -90,7 +118,7 @@ def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progres
     def tell(now: Progress) -> None:
         report(now._replace(fraction=len(solutions) / len(problems)))
 
-    for number, problem in enumerate(problems.precise()):
+    for number, problem in enumerate(problems):
         try:
             solutions.append(solve_exact(problem, solver, tell))
         except Infeasible as error:
@@ -100,18 +128,9 @@ def _one_by_one(problems: ProblemBatch, solver: Exact, report: Callable[[Progres
     return SolutionBatch.of(problems, solutions)
 
 
-def _store(solution: Solution, b: int, pairs: PairLists, answers: Answers) -> None:
-    """Write the solution of one problem to its place among the others."""
-    rows, columns, mass = solution.support
-    pairs.length[b] = mass.size
-    for side, values in zip(pairs, solution.support, strict=False):
-        side[b, : mass.size] = values
-    marginals = {
-        "source_marginal": marginal(rows, mass, answers.source_marginal.shape[1]),
-        "target_marginal": marginal(columns, mass, answers.target_marginal.shape[1]),
-    }
-    for name, array in answers._asdict().items():
-        array[b] = marginals[name] if name in marginals else to_numpy(getattr(solution, name))
+def _part(arrays: Any, problems: slice) -> Any:
+    """The pairs or answers of some of the problems, as views to write to."""
+    return type(arrays)(*(array[problems] for array in arrays))
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.costs import NUMBERS_AT_ONCE
-from adaptive_ot.marginals import Bound
+from adaptive_ot.marginals import ROUNDING, Bound
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import ListedTransport, Solution, Status, Support, marginal
 
@@ -17,10 +17,7 @@ from adaptive_ot.solution import ListedTransport, Solution, Status, Support, mar
 LARGEST_VIOLATION = 1e-9
 
 # Potentials are known up to this share of the largest one.
-ROUNDING = 1e-13
-
-# A sum of products is known up to this share of the sum of their absolute values.
-SUMMED = 2.0**-50
+POTENTIAL_ROUNDING = 1e-13
 
 # A gap above this share of the cost of the plan must also be small compared with ordinary costs.
 CRUDE = 1e-3
@@ -68,14 +65,14 @@ def allowed_gap(
         proved += float(weights @ size)
         largest += float(size.max(initial=0.0))
     price = abs(bound.price)
-    allowed = solver.tolerance * (paid + proved + price * moved) + ROUNDING * (largest + price) * moved
+    allowed = solver.tolerance * (paid + proved + price * moved) + POTENTIAL_ROUNDING * (largest + price) * moved
     if allowed > CRUDE * paid > 0:
         # Potentials much larger than any cost in the plan come from costs that stand for forbidden pairs. The lower
         # quartile is typical of the costs that matter.
         sizes = np.abs(to_numpy(problem.cost.sample().reshape(-1)[:NUMBERS_AT_ONCE]))
         sizes = sizes[(sizes > 0) & (sizes < np.inf)]
         allowed = min(allowed, max(CRUDE * paid, solver.tolerance * float(np.quantile(sizes, 0.25)) * moved))
-    return allowed, SUMMED * proved
+    return allowed, ROUNDING * proved
 
 
 def certified(

@@ -13,7 +13,7 @@ from adaptive_ot.exact.certificate import Exact, certified
 from adaptive_ot.exact.limits import LIMITS, Limits
 from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing, Pricing, Violated
 from adaptive_ot.exact.scan import pairs_below
-from adaptive_ot.exact.simplex import NetworkSimplex, is_negative
+from adaptive_ot.exact.simplex import NetworkSimplex, carrying_pairs, is_negative, real_flows
 from adaptive_ot.exact.weights import NetworkWeights, fit, network_weights, whole_weights
 from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
@@ -111,9 +111,9 @@ def only(violated: Violated, use: np.ndarray) -> Violated:
 
 def carried(problem: Problem, optimum: Optimum) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns, masses and costs of the pairs that carry mass."""
-    weights = optimum.weights
-    rows, columns, flow, costs = optimum.simplex.transport(None if weights.unit else weights.real)
-    mass = flow * (weights.unit or 1.0)
+    simplex, weights = optimum.simplex, optimum.weights
+    flows = real_flows(simplex.tree, weights)
+    rows, columns, mass, costs = carrying_pairs(simplex.tree, simplex.sources, *flows)
     if not weights.unit:
         fit(mass, rows, columns, problem.source_weights, problem.target_weights)
     return rows, columns, mass, costs

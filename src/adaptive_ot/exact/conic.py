@@ -32,8 +32,7 @@ from scipy.linalg import cho_factor, cho_solve
 from adaptive_ot._ball import Ball
 from adaptive_ot.exact.cone import Cone, ConeStep, Element
 
-# Gaps relative to the range of the costs: the gap that is promised, and the gap at which the method stops.
-PROMISED_GAP = 1e-9
+# The method stops at this gap, relative to the range of the costs.
 TARGET_GAP = 1e-11
 
 # Below this gap, this many iterations without improvement mean that rounding allows no more digits.
@@ -66,7 +65,6 @@ class RobustTransport(NamedTuple):
     source_potential: np.ndarray
     target_potential: np.ndarray
     iterations: int
-    converged: bool
     infeasible: bool
 
 
@@ -79,16 +77,17 @@ def robust_transport(
     rho: float,
     report: Report = lambda iteration, gap: None,
 ) -> RobustTransport:
-    """Solve over the listed pairs; `report` gets the iteration and the gap relative to the range of the costs."""
+    """Solve over the listed pairs; `report` gets the iteration and the gap relative to the range of the costs.
+
+    Some source must have weight.
+    """
     mass, total = np.zeros(rows.size), float(source_weights.sum())
     f, g = np.zeros(source_weights.size), np.zeros(target_weights.size)
-    if total <= 0:
-        return RobustTransport(mass, f, g, 0, converged=True, infeasible=False)
     negligible = NEGLIGIBLE / max(1.0, rho) * total
     heavy_rows, heavy_columns = source_weights > negligible, target_weights > negligible
     use = heavy_rows[rows] & heavy_columns[columns]
     if not use.any():
-        return RobustTransport(mass, f, g, 0, converged=False, infeasible=True)
+        return RobustTransport(mass, f, g, 0, infeasible=True)
     lowest = float(costs[use].min())
     scale = (float(costs[use].max()) - lowest) or abs(lowest) or 1.0
     mu, nu = source_weights[heavy_rows], target_weights[heavy_columns]
@@ -113,8 +112,8 @@ def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, r
         return solved._replace(source_potential=solved.target_potential, target_potential=solved.source_potential)
     if source.is_everything and target.is_everything:
         cheapest = np.arange(costs.size) == costs.argmin()
-        return RobustTransport(cheapest.astype(float), np.zeros(pairs.n), np.zeros(pairs.m), 0, True, False)
-    path, best = CentralPath(pairs, costs, source, target), Certificate(pairs, costs, source, target)
+        return RobustTransport(cheapest.astype(float), np.zeros(pairs.n), np.zeros(pairs.m), 0, infeasible=False)
+    path, best = CentralPath(pairs, costs, source, target), BestSoFar(pairs, costs, source, target)
     listed = pairs.sums(np.ones(costs.size))
     infeasible = source.is_beyond(listed[0] > 0) or target.is_beyond(listed[1] > 0)
     iteration = waited = 0
@@ -134,8 +133,7 @@ def solve_scaled(pairs: Listed, costs: np.ndarray, source: Ball, target: Ball, r
         report(iteration, best.gap)
         waited = waited + 1 if LOW_GAP > best.gap > 0.9 * gap_before else 0
         infeasible = best.dual_value > 1.0 + 1e-6
-    converged = not infeasible and best.gap <= PROMISED_GAP
-    return RobustTransport(best.mass, *best.potentials, iteration, converged, infeasible)
+    return RobustTransport(best.mass, *best.potentials, iteration, infeasible)
 
 
 def lowest_at(points: np.ndarray, values: np.ndarray, size: int) -> np.ndarray:
@@ -170,8 +168,8 @@ class Listed(NamedTuple):
         return np.bincount(self.rows * self.m + self.columns, values, self.n * self.m).reshape(self.n, self.m)
 
 
-class Certificate:
-    """The best plan in the balls and the best potentials so far; they need not come from the same iteration."""
+class BestSoFar:
+    """The best plan in the balls and the best potentials; they need not come from the same iteration."""
 
     def __init__(self, pairs: Listed, costs: np.ndarray, source: Ball, target: Ball) -> None:
         self.pairs, self.costs, self.source, self.target = pairs, costs, source, target
@@ -298,13 +296,16 @@ class NormalEquations:
         self.small = np.eye(3) - self.onto_squares(*self.solved)
 
     def without_squares(self, rows: np.ndarray, columns: np.ndarray) -> Vectors:
+        """Solve without the squares: the sources are eliminated, and a Cholesky factor solves for the targets."""
         g = cho_solve(self.factor, columns - self.eliminated.T @ rows, check_finite=False)
         return (rows.T / self.diagonal).T - self.eliminated @ g, g
 
     def onto_squares(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Scalar products with the vectors whose squares are subtracted."""
         return self.row_squares.T @ rows + self.column_squares.T @ columns
 
     def solve(self, rows: np.ndarray, columns: np.ndarray) -> Vectors:
+        """Solve the whole system, by Woodbury's formula."""
         f, g = self.without_squares(rows, columns)
         weights = np.linalg.solve(self.small, self.onto_squares(f, g))
         return f + self.solved[0] @ weights, g + self.solved[1] @ weights

@@ -68,7 +68,7 @@ def find_tops(tree, top):
 
 
 @kernel
-def _enter_if(node, sources, top, potential):
+def _potential_if_ready(node, sources, top, potential):
     """The potential of a node if its pairs can enter, seen from its side; otherwise -inf."""
     return potential if (top < sources) == (node < sources) else -np.inf
 
@@ -179,7 +179,7 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
         refresh_potentials(tree)
         largest = abs(price)
         for node in range(ready.size):
-            ready[node] = _enter_if(node, sources, top[node], tree.potential[node])
+            ready[node] = _potential_if_ready(node, sources, top[node], tree.potential[node])
             largest = max(largest, abs(tree.potential[node]))
         watched = watched_tail, watched_head, watched_cost
         tie = 2 * TIE * largest
@@ -237,7 +237,7 @@ def _flip(tree, sources, top, ready, moved):
     node, new_top = moved, top[tree.parent[moved]]
     while True:
         top[node] = new_top
-        ready[node] = _enter_if(node, sources, new_top, tree.potential[node])
+        ready[node] = _potential_if_ready(node, sources, new_top, tree.potential[node])
         node = tree.following[node]
         if tree.depth[node] <= tree.depth[moved]:
             return

@@ -17,10 +17,10 @@ from adaptive_ot._progress import Progress
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.exact.certificate import Exact, certified
 from adaptive_ot.exact.columns import find_optimum, pricing_for
-from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.parametric import ParametricSimplex
 from adaptive_ot.exact.pricing import Pricing
-from adaptive_ot.exact.simplex import carrying_pairs, find_cycle, push, settled
+from adaptive_ot.exact.simplex import carrying_pairs, find_cycle, push, real_flows
 from adaptive_ot.exact.weights import NetworkWeights, fit
 from adaptive_ot.marginals import EQUAL
 from adaptive_ot.problem import Problem
@@ -36,9 +36,7 @@ MOVABLE = 1 - 1e-9
 HIGH = 16.0
 
 
-def solve_prescribed(
-    problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
-) -> Solution:
+def solve_prescribed(problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits) -> Solution:
     """Solve at a low price, then raise it until enough mass moves; start again lower if a high price cost digits."""
     problem.cost.check_highest()
     mu, nu = problem.source_weights, problem.target_weights
@@ -52,7 +50,7 @@ def solve_prescribed(
         lower = HIGH * float(np.abs(costs).max(initial=0.0))
         precise = solution.gap <= solver.tolerance * abs(solution.value)
         if precise or solution.status is Status.PIVOT_LIMIT or not lower < base / 2:
-            return replace(solution, iterations=pivots)
+            return replace(solution, answers=solution.answers._replace(iterations=pivots))
         base = lower
 
 
@@ -137,10 +135,7 @@ def push_around(tree, sources, i, j, amount):
 def transport(rising: ParametricSimplex, amount: float, mu: np.ndarray, nu: np.ndarray) -> Support:
     """The pairs that carry mass at the final price; the last pair takes the mass that is left to move."""
     tree, weights, sources = rising.tree, rising.weights, int(rising.sources)
-    if weights.unit:
-        flow, least = tree.flow * weights.unit, np.zeros(tree.flow.size)
-    else:
-        flow, least = settled(tree, weights.real)
+    flow, least = real_flows(tree, weights)
     rows, columns, mass, _ = carrying_pairs(tree, sources, flow, least)
     left = amount - float(mass.sum())
     if rising.last and left > 0:

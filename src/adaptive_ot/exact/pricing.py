@@ -204,7 +204,10 @@ class BlockPricing(Pricing):
         return np.maximum(np.concatenate(rows), least), np.maximum(lowest, least - f.max(initial=0.0))
 
     def largest(self) -> float:
-        largest = max(self._blocks(lambda _, costs: float(_scan.largest_finite(costs))), default=-np.inf)
+        def of_block(_: int, costs: np.ndarray) -> float:
+            return float(costs.max(where=costs < np.inf, initial=-np.inf))
+
+        largest = max(self._blocks(of_block), default=-np.inf)
         return largest if largest > -np.inf else 0.0
 
     def sample(self, f: np.ndarray, g: np.ndarray) -> tuple[np.ndarray, int]:

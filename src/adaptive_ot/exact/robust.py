@@ -14,16 +14,17 @@ import numpy as np
 
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot._progress import Progress
+from adaptive_ot.costs import Cost
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.exact.certificate import Exact, allowed_gap, certified
 from adaptive_ot.exact.columns import pricing_for
 from adaptive_ot.exact.conic import RobustTransport, robust_transport
-from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.prescribed import solve_prescribed
-from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing
+from adaptive_ot.exact.pricing import ListedPricing, Pairs, Pricing, unique_pairs
 from adaptive_ot.marginals import ChiSquareBall, Equal
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Solution, Status, marginal
+from adaptive_ot.solution import Solution, Status, Support, marginal
 
 # Up to this many pairs, all are listed; otherwise, about this many per point.
 ALL_LISTED = 2**17
@@ -39,9 +40,7 @@ SMALLEST_BALL = 1e-18
 ACTIVE_SHARE = 1e-6
 
 
-def solve_robust(
-    problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits = LIMITS
-) -> Solution:
+def solve_robust(problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits) -> Solution:
     """Find the best marginals, transport between them, and certify the plan."""
     assert isinstance(problem.marginals, ChiSquareBall)  # the model that this method is made for
     problem.cost.check_highest()
@@ -53,8 +52,12 @@ def solve_robust(
     pairs = first_pairs(pricing, balanced, solver, report)
     cheapest, _ = pricing.minima(np.zeros(mu.size))
     steps = 0
+
+    def tell(step: int, gap: float) -> None:
+        report(Progress("interior", 0, None, steps + step, 0, gap))
+
     while True:
-        found = robust_transport(*pairs, mu, nu, rho, lambda k, gap, before=steps: tell(report, before + k, gap))
+        found = robust_transport(*pairs, mu, nu, rho, tell)
         steps += found.iterations
         # Sources without weight must not weaken the bound.
         harmless = cheapest - found.target_potential.max()
@@ -79,10 +82,6 @@ def solve_robust(
     return certified(problem, solver, plan.support, costs, f, bound, within_limit, pivots, ACTIVE_SHARE)
 
 
-def tell(report: Callable[[Progress], None], steps: int, gap: float) -> None:
-    report(Progress("interior", 0, None, steps, 0, gap))
-
-
 def first_pairs(pricing: Pricing, balanced: Problem, solver: Exact, report: Callable[[Progress], None]) -> Pairs:
     """All pairs, or the pairs of lowest reduced cost in balanced transport, including the pairs of its plan."""
     n, m = pricing.shape
@@ -99,7 +98,7 @@ def first_pairs(pricing: Pricing, balanced: Problem, solver: Exact, report: Call
     width = pricing.quantile(f, g, most)
     while (listed := pricing.below(f, g, width, 4 * most)) is None:
         width /= 2
-    return joined(listed, Pairs(*plan.support[:2], pricing.cost.entries(*plan.support[:2])), m)
+    return joined(pricing.cost, listed, plan.support)
 
 
 def with_violated(pricing: Pricing, pairs: Pairs, found: RobustTransport) -> Pairs | None:
@@ -110,12 +109,12 @@ def with_violated(pricing: Pricing, pairs: Pairs, found: RobustTransport) -> Pai
     most = LISTED_PER_POINT * (n + m)
     while (more := pricing.below(found.source_potential, found.target_potential, 0.0, most)) is None:
         most *= 2
-    together = joined(pairs, more, m)
+    together = joined(pricing.cost, pairs, more)
     return together if together.rows.size > pairs.rows.size else None
 
 
-def joined(pairs: Pairs, more: Pairs, m: int) -> Pairs:
+def joined(cost: Cost, pairs: Pairs, more: Pairs | Support) -> Pairs:
     """Both lists, each pair once."""
-    keys = np.append(pairs.rows, more.rows) * m + np.append(pairs.columns, more.columns)
-    keys, first = np.unique(keys, return_index=True)
-    return Pairs(keys // m, keys % m, np.append(pairs.costs, more.costs)[first])
+    rows, columns = np.append(pairs[0], more[0]), np.append(pairs[1], more[1])
+    rows, columns = unique_pairs(rows, columns, cost.shape[1])
+    return Pairs(rows, columns, cost.entries(rows, columns))

@@ -138,17 +138,6 @@ def lower_minima(costs, f, of_rows, of_columns):
 
 
 @kernel
-def largest_finite(costs):
-    """The largest finite cost of a block."""
-    largest = -np.inf
-    for k in range(costs.shape[0]):
-        for j in range(costs.shape[1]):
-            if costs[k, j] < np.inf:
-                largest = max(largest, costs[k, j])
-    return largest
-
-
-@kernel
 def find_negative(rows, columns, costs, f, g, negative, target_minimum):
     """Find which listed pairs have a negative reduced cost, and the minimum of every target."""
     for k in range(rows.size):

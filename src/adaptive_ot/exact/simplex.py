@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_ot._jit import inlined, kernel
+from adaptive_ot.exact.weights import NetworkWeights
 
 UNBOUNDED = np.iinfo(np.int64).max
 
@@ -260,10 +261,11 @@ def optimise(tree, sources, arcs, tolerance, cursor, pivot_limit, work_limit):
     return pivots, cursor, False
 
 
-def settled(tree: Tree, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The flows of a tree for real weights (of sources, then targets), and their rounding errors."""
-    flow, rounding = np.zeros(tree.parent.size), np.zeros(tree.parent.size)
-    settle(tree, weights, flow, rounding)
+def real_flows(tree: Tree, weights: NetworkWeights) -> tuple[np.ndarray, np.ndarray]:
+    """The flows of a tree as mass, and their rounding errors: multiples of the unit, or those of the real weights."""
+    flow, rounding = tree.flow * weights.unit, np.zeros(tree.flow.size)
+    if not weights.unit:
+        settle(tree, weights.real, flow, rounding)
     return flow, rounding
 
 
@@ -359,12 +361,6 @@ class NetworkSimplex:
         root = self.sources + self.targets
         return self.tree.potential[: self.sources], self.tree.potential[self.sources : root]
 
-    def transport(self, weights: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Rows, columns, flows and costs of the pairs in the tree that carry flow, by row, then column.
-
-        With `weights` (of sources, then targets), the flows are computed for these real weights instead of the
-        integers; flows that do not exceed their rounding error count as zero.
-        """
-        flow = self.tree.flow
-        flow, least = (flow, np.zeros(flow.size)) if weights is None else settled(self.tree, weights)
-        return carrying_pairs(self.tree, self.sources, flow, least)
+    def transport(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns, integer flows and costs of the pairs in the tree that carry flow, by row, then column."""
+        return carrying_pairs(self.tree, self.sources, self.tree.flow, np.zeros(self.tree.flow.size))

@@ -26,6 +26,7 @@ SIDE_COLOURS = (SKY, VERMILLION)
 # For several curves in one picture: no yellow, which is too faint for lines; marks help where colours do not.
 CURVE_COLOURS = (VERMILLION, SKY, GREEN, ORANGE, PURPLE, GREY)
 CURVE_MARKS = ("o", "^", "s", "D", "v", "P")
+CURVE_DASHES = ("-", "--", ":", "-.")
 
 # A legend above the axes hides nothing.
 ABOVE: Any = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.0), "ncols": 3, "fontsize": "small"}
@@ -96,6 +97,12 @@ def curve_style(number: int) -> dict[str, str]:
     """A colour and a mark for the curve of this number; where colours repeat, marks differ."""
     count = len(CURVE_COLOURS)
     return {"color": CURVE_COLOURS[number % count], "marker": CURVE_MARKS[(number + number // count) % count]}
+
+
+def line_style(number: int) -> dict[str, str]:
+    """A colour and dashes for the line of this number; where colours repeat, dashes differ."""
+    dash, colour = divmod(number, len(CURVE_COLOURS))
+    return {"color": CURVE_COLOURS[colour], "linestyle": CURVE_DASHES[dash % len(CURVE_DASHES)]}
 
 
 def new_figure(size: tuple[float, float]) -> Figure:

@@ -92,7 +92,7 @@ def _few_crossings(solution: Solution, blocks: tuple[np.ndarray, np.ndarray]) ->
 
 
 def _along(lines: np.ndarray, blocks: tuple[np.ndarray, np.ndarray]) -> list[np.ndarray]:
-    """Positions of sources and targets on a walk along the lines, from the end of a cluster with the lower names."""
+    """Positions of sources and targets along the lines, from the end of a cluster with the lower numbers."""
     from scipy import sparse
     from scipy.sparse.csgraph import reverse_cuthill_mckee
 

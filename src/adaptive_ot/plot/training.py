@@ -11,13 +11,13 @@ from adaptive_ot import _validation as check
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.plot.canvas import (
     ABOVE,
-    CURVE_COLOURS,
     GREEN,
     GREY,
     ORANGE,
     colours,
     grid_lines,
     legend,
+    line_style,
     new_figure,
     panels,
 )
@@ -109,9 +109,9 @@ def _number_steps(ax: Axes, steps: np.ndarray) -> None:
     ax.set_xlabel("step")
 
 
-def _draw_curve(ax: Axes, curve: Series, dashes: str, colour: str, label: str) -> list[Any]:
+def _draw_curve(ax: Axes, curve: Series, label: str, style: Any) -> list[Any]:
     """A line, or a mark for a single point."""
-    return ax.plot(*curve, dashes, color=colour, marker="o" if len(curve[0]) == 1 else "", label=label)
+    return ax.plot(*curve, marker="o" if len(curve[0]) == 1 else "", label=label, **style)
 
 
 def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float] | None) -> None:
@@ -128,7 +128,7 @@ def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float
         handles += ax.plot(steps[best], accuracy[best], "o", label=label, **style)
     for name, (label, colour, dashes) in SHARES.items():
         if name in shares:
-            handles += _draw_curve(ax, shares[name], dashes, colour, label)
+            handles += _draw_curve(ax, shares[name], label, {"color": colour, "linestyle": dashes})
     if baseline:
         name, height = written(baseline[0]), baseline[1]
         handles.append(ax.axhline(height, color=GREY, linestyle="--", linewidth=1.5, label=f"{name}, {height:.1%}"))
@@ -140,8 +140,6 @@ def _draw_shares(ax: Axes, shares: dict[str, Series], baseline: tuple[str, float
 def _draw_losses(ax: Axes, losses: dict[str, Series]) -> None:
     handles: list[Any] = []
     for number, (name, curve) in enumerate(losses.items()):
-        dashes = ("-", "--", ":", "-.")[number // len(CURVE_COLOURS) % 4]
-        colour = CURVE_COLOURS[number % len(CURVE_COLOURS)]
-        handles += _draw_curve(ax, curve, dashes, colour, written(name.replace("_", " ")))
+        handles += _draw_curve(ax, curve, written(name.replace("_", " ")), line_style(number))
     ax.set_ylabel("losses")
     legend(ax, handles, **ABOVE)

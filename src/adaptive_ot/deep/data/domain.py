@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,12 @@ class Domain(NamedTuple):
     classes: tuple[str, ...]  # in the order that both domains share
     images: Sequence[ImageFile] | np.ndarray  # files, or bytes (n, h, w) or (n, h, w, 3)
     labels: np.ndarray  # int64 (n,), places in `classes`
+
+    def part(self, indices: Sequence[int] | np.ndarray) -> Domain:
+        """The domain with some of its images."""
+        images = self.images
+        chosen = images[indices] if isinstance(images, np.ndarray) else [images[at] for at in indices]
+        return self._replace(images=chosen, labels=self.labels[indices])
 
 
 def digest(domain: Domain) -> str:
@@ -180,7 +186,7 @@ def _digit_arrays(name: str, arrays: np.lib.npyio.NpzFile, role: str, domain: st
     return x, y.astype(np.int64)
 
 
-def _ordered(classes: Sequence[str] | map[str] | ByClass) -> tuple[str, ...]:
+def _ordered(classes: Iterable[str]) -> tuple[str, ...]:
     """Sorted, by value if all are numbers, so that labels of lists keep their meaning."""
     classes = list(classes)
     numeric = all(re.fullmatch(r"-?\d{1,18}", label, re.ASCII) for label in classes)

@@ -77,9 +77,8 @@ class Store:
         if not good:
             given = f"{len(self.bad)} that cannot be used" if self.bad else "none"
             raise InvalidInput(f"domain '{listed.name}'", "must hold images", given, "Check the data root.")
-        images, self.labels = listed.images, listed.labels[good]
-        chosen = images[good] if isinstance(images, np.ndarray) else [images[at] for at in good]
-        self.domain = listed._replace(images=chosen, labels=self.labels)
+        self.domain = listed.part(good)
+        self.labels = self.domain.labels
         self.pixels = None if pixels is None else torch.from_numpy(pixels[: len(good)]).to(device)
 
     def _usable_indices(self, pixels: np.ndarray | None, report: Callable[[str], None]) -> list[int]:

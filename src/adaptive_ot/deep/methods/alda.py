@@ -85,12 +85,12 @@ def _column(matrices: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
     return torch.take_along_dim(matrices, classes[:, None, None], dim=2).squeeze(2)
 
 
-def _cross_entropy(given: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+def _cross_entropy(probabilities: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """Binary cross-entropy of every sample, summed over the classes.
 
     It is bounded where float32 cannot tell a probability from 0 or 1, so that nothing drives the features further. (The
     official code has about the same bound for 1, and 1e-12 for 0.)
     """
-    least = torch.finfo(given.dtype).eps
-    yes, no = given.clamp_min(least).log(), (1.0 - given).clamp_min(least).log()
-    return -(wanted * yes + (1.0 - wanted) * no).sum(1)
+    least = torch.finfo(probabilities.dtype).eps
+    yes, no = probabilities.clamp_min(least).log(), (1.0 - probabilities).clamp_min(least).log()
+    return -(labels * yes + (1.0 - labels) * no).sum(1)

@@ -7,33 +7,52 @@ every network and dataset. Too little entropy trusts early predictions too much 
 classes where they are many. Three additions are not in the paper:
 
 - the ramp: the loss has little weight at first, since wrong predictions of an untrained network reinforce themselves;
-- class capacities (`rooms`): classes that are frequent in the target and fully used may send more;
+- class capacities (the setting `rooms`): classes that are frequent in the target and fully used may send more;
 - neighbours: as the run goes on, the plan uses the mean prediction of similar target images.
 
-DeepJDOT, JUMBOT and m-POT are subclasses, so that each addition can be tried with them; they leave all of them out.
+DeepJDOT, JUMBOT and m-POT are subclasses, so that each addition can be tried with them; by default they have none.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 
+from adaptive_ot.deep.fields import Range
 from adaptive_ot.deep.methods.method import Pair, ramp
-from adaptive_ot.deep.methods.transport import REMEMBERED, TransportMethod, TransportSettings
+from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
 
 # Share of the running mean of the demand that remains after a step.
 MEMORY = 0.95
+
+# Number of recent target images that `neighbours` are found among.
+REMEMBERED = 700
+
+
+@dataclass(frozen=True, kw_only=True)
+class AOTSettings(TransportSettings):
+    """The settings of every transport method, and the three additions."""
+
+    ramp: bool = False  # whether the weight of the loss rises during the run, as in the adversarial methods
+    rooms: Literal["equal", "grown"] = "equal"  # class capacities, with "at-most"; recorded runs have this name
+    neighbours: Annotated[int, Range(0, REMEMBERED)] = 0  # nearest target images whose predictions are averaged
 
 
 class AOT(TransportMethod):
     """Row and column sums of the plan are at most the weights; costs have both signs."""
 
+    settings: AOTSettings
+    needs = MappingProxyType({**TransportMethod.needs, "rooms": ("marginals", ("at-most",))})
     demand: torch.Tensor
 
     @classmethod
-    def defaults(cls) -> TransportSettings:
-        return TransportSettings(
+    def defaults(cls) -> AOTSettings:
+        return AOTSettings(
             cost="scale-free",
             beta=2.0,
             marginals="at-most",
@@ -44,9 +63,9 @@ class AOT(TransportMethod):
             neighbours=10,
         )
 
-    def __init__(self, settings: TransportSettings, features: int, classes: int) -> None:
+    def __init__(self, settings: AOTSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        self.grows = settings.rooms == "grown" and settings.marginals == "at-most"
+        self.capacities_grow = settings.rooms == "grown" and settings.marginals == "at-most"
         # Estimated capacity that each class needs; the total weight of the target is 1.
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
         self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
@@ -63,7 +82,7 @@ class AOT(TransportMethod):
         class yet, and a capacity need not be used.
         """
         equal = super().source_weights(pair)
-        if not self.grows:
+        if not self.capacities_grow:
             return equal
         labels = pair.source_labels
         present = functional.one_hot(labels, self.classes).sum(0)
@@ -80,7 +99,7 @@ class AOT(TransportMethod):
         if self.neighbours is None:
             return pair
         own = pair.target_logits.softmax(1)
-        mixed = own + pair.progress * (self.neighbours.guesses_near(pair.target_features, own) - own)
+        mixed = own + pair.progress * (self.neighbours.mean_guesses(pair.target_features, own) - own)
         return pair._replace(target_logits=mixed.clamp_min(torch.finfo(own.dtype).tiny).log())
 
     @torch.no_grad()
@@ -93,11 +112,12 @@ class AOT(TransportMethod):
         predicted = pair.target_logits.softmax(1)
         if self.neighbours is not None:
             self.neighbours.remember(pair.target_features, predicted)
-        if self.grows:
+        if self.capacities_grow:
             members = functional.one_hot(pair.source_labels, self.classes).double()
             capacities, sent = weights @ members, plan.double().sum(1) @ members
-            held = pair.target_logits.double().softmax(1).mean(0)
-            needed = torch.where(capacities > 0, held * sent / capacities, self.demand)  # unchanged if not in the batch
+            predicted_shares = pair.target_logits.double().softmax(1).mean(0)
+            needed = predicted_shares * sent / capacities
+            needed = torch.where(capacities > 0, needed, self.demand)  # unchanged if not in the batch
             self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
 
 
@@ -110,7 +130,7 @@ class Neighbours(nn.Module):
     >>> memory = Neighbours(1, features=2, classes=2)
     >>> features, guesses = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.9, 0.1], [0.3, 0.7]])
     >>> memory.remember(features, guesses)
-    >>> memory.guesses_near(torch.tensor([[5.0, 1.0]]), torch.tensor([[0.5, 0.5]]))
+    >>> memory.mean_guesses(torch.tensor([[5.0, 1.0]]), torch.tensor([[0.5, 0.5]]))
     tensor([[0.9000, 0.1000]])
     """
 
@@ -123,7 +143,7 @@ class Neighbours(nn.Module):
         self.register_buffer("directions", torch.zeros(REMEMBERED, features))
         self.register_buffer("guesses", torch.zeros(REMEMBERED, classes))  # rows of zeros are empty
 
-    def guesses_near(self, features: torch.Tensor, guesses: torch.Tensor) -> torch.Tensor:
+    def mean_guesses(self, features: torch.Tensor, guesses: torch.Tensor) -> torch.Tensor:
         """The mean prediction of the nearest other images, of the batch or remembered, by the angle of their features.
 
         An image without any others keeps its own prediction.

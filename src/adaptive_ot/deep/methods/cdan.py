@@ -56,8 +56,8 @@ class CDAN(Method):
         """The input of the discriminator. As in the official code, no gradient flows to the predictions."""
         probabilities = logits.detach().softmax(1)
         if self.projects:
-            seen = (features @ self.feature_directions) * (probabilities @ self.class_directions)
-            return seen / math.sqrt(self.settings.projections)
+            projected = (features @ self.feature_directions) * (probabilities @ self.class_directions)
+            return projected / math.sqrt(self.settings.projections)
         return (features.unsqueeze(2) * probabilities.unsqueeze(1)).flatten(1)
 
 

@@ -7,13 +7,12 @@ constants for Office-Home, exact balanced plan.
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.aot import AOT
-from adaptive_ot.deep.methods.transport import TransportSettings
+from adaptive_ot.deep.methods.aot import AOT, AOTSettings
 
 
 class DeepJDOT(AOT):
     """Everything in a batch is matched."""
 
     @classmethod
-    def defaults(cls) -> TransportSettings:
-        return TransportSettings(cost="cross-entropy", alpha=0.01, beta=0.5, marginals="equal", solver="exact")
+    def defaults(cls) -> AOTSettings:
+        return AOTSettings(cost="cross-entropy", alpha=0.01, beta=0.5, marginals="equal", solver="exact")

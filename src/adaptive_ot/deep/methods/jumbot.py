@@ -7,15 +7,14 @@ other datasets are in their presets.
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.aot import AOT
-from adaptive_ot.deep.methods.transport import TransportSettings
+from adaptive_ot.deep.methods.aot import AOT, AOTSettings
 
 
 class JUMBOT(AOT):
     """Marginals may differ from the weights for a price."""
 
     @classmethod
-    def defaults(cls) -> TransportSettings:
-        return TransportSettings(
+    def defaults(cls) -> AOTSettings:
+        return AOTSettings(
             cost="cross-entropy", alpha=0.01, beta=0.5, marginals="soft-kl", tau=0.5, solver="entropic", epsilon=0.01
         )

@@ -7,15 +7,12 @@ for other datasets are in their presets.
 
 from __future__ import annotations
 
-from adaptive_ot.deep.methods.aot import AOT
-from adaptive_ot.deep.methods.transport import TransportSettings
+from adaptive_ot.deep.methods.aot import AOT, AOTSettings
 
 
 class MPOT(AOT):
     """A given share of a batch is matched."""
 
     @classmethod
-    def defaults(cls) -> TransportSettings:
-        return TransportSettings(
-            cost="cross-entropy", alpha=0.01, beta=0.5, marginals="fixed-mass", mass=0.5, solver="exact"
-        )
+    def defaults(cls) -> AOTSettings:
+        return AOTSettings(cost="cross-entropy", alpha=0.01, beta=0.5, marginals="fixed-mass", mass=0.5, solver="exact")

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
 from torch.nn import functional
 
-from adaptive_ot.deep.fields import NotNegative, Positive, Range, Share
+from adaptive_ot.deep.fields import NotNegative, Positive, Share
 from adaptive_ot.deep.methods.method import Alignment, Method, Pair, require_finite
-from adaptive_ot.entropic.batch import fits_one_program, plan_on_gpu
+from adaptive_ot.entropic.batch import fits_one_program
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import Infeasible, InvalidInput
 from adaptive_ot.exact.solver import Exact
@@ -27,13 +27,10 @@ from adaptive_ot.solve import solve
 TOLERANCE = 1e-6
 MAX_ITERATIONS = 2000
 
-# Number of recent target images that `neighbours` are found among (see aot.py).
-REMEMBERED = 700
-
 
 @dataclass(frozen=True, kw_only=True)
 class TransportSettings:
-    """Cost, marginals and solver, and the additions of AOT. `TransportMethod.needs` says when a setting matters."""
+    """Cost, marginals and solver. `TransportMethod.needs` says when a setting matters."""
 
     cost: Literal["scale-free", "published", "cross-entropy"]
     alpha: NotNegative = 0.01  # weight of the squared distance, where it is not relative
@@ -48,16 +45,10 @@ class TransportSettings:
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of beta times the chance to guess a class
 
-    ramp: bool = False  # whether the weight of the loss rises during the run, as in the adversarial methods
-    rooms: Literal["equal", "grown"] = "equal"  # class capacities of a source batch, with "at-most"
-    neighbours: Annotated[int, Range(0, REMEMBERED)] = 0  # nearest target images whose predictions are averaged
-
 
 class TransportMethod(Method):
     """The loss <G, C>: C is the cost between the two batches, G an optimal plan for it."""
 
-    Settings = TransportSettings
-    settings: TransportSettings
     needs = MappingProxyType(
         {
             "alpha": ("cost", ("published", "cross-entropy")),
@@ -66,7 +57,6 @@ class TransportMethod(Method):
             "tau": ("marginals", ("soft-kl",)),
             "entropy": ("solver", ("entropic",)),
             "epsilon": ("solver", ("entropic",)),
-            "rooms": ("marginals", ("at-most",)),
         }
     )
 
@@ -85,14 +75,15 @@ class TransportMethod(Method):
             "fixed-mass": FixedMass(settings.mass),
             "soft-kl": SoftKL(unit * settings.tau),
         }[settings.marginals]
-        # A run must not depend on whether compiled code is on disk: a resumed one would differ.
-        entropic = Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS, compiled=False)
+        # A run must not depend on whether compiled code is on disk: a resumed one would differ. The host goes on while
+        # the GPU computes a plan.
+        entropic = Entropic(epsilon, settings.entropy, TOLERANCE, MAX_ITERATIONS, compiled=False, wait=False)
         self.solver = Exact() if settings.solver == "exact" else entropic
 
     def alignment(self, pair: Pair) -> Alignment:
         distances, weights = distance_cost(pair, self.settings), self.source_weights(pair)
-        cost, seen = add_classes(distances, pair, self.settings), self.with_plan_logits(pair)
-        plan_cost = cost if seen is pair else add_classes(distances.detach(), seen, self.settings)
+        cost, plan_pair = add_classes(distances, pair, self.settings), self.with_plan_logits(pair)
+        plan_cost = cost if plan_pair is pair else add_classes(distances.detach(), plan_pair, self.settings)
         plan, unsolved = batch_plan(plan_cost, weights, self.marginals, self.solver)
         self.update(pair, plan, weights)
         transport = (plan * cost).sum()
@@ -165,15 +156,13 @@ def batch_plan(
     The second result is 1 if the solver missed its tolerance, otherwise 0: training goes on in either case. A batch is
     too small to keep a GPU busy, so either a single GPU program solves it, or the CPU does.
     """
-    constant: Any = cost.detach().double()
-    if cost.is_cuda and isinstance(solver, Entropic) and fits_one_program(marginals, (cost.shape[0], cost.shape[1])):
-        plan, unsolved = plan_on_gpu(constant, source_weights, solver)
-        return plan.to(cost.dtype), unsolved
-    constant, weights = constant.cpu(), source_weights.cpu()
+    at_once = isinstance(solver, Entropic) and fits_one_program(cost, marginals)
+    place: Any = cost.device if at_once else "cpu"
+    constant, weights = cost.detach().to(place, torch.float64), source_weights.to(place)
     try:
         solution = solve(constant, weights, marginals=marginals, solver=solver, raise_if_not_converged=False)
     except (InvalidInput, Infeasible):
         require_finite("cost between the batches", constant)
         raise
-    unsolved = torch.tensor(0.0 if solution.status.succeeded else 1.0, device=cost.device)
-    return solution.plan.to(cost.device, cost.dtype), unsolved
+    converged = torch.as_tensor(solution.converged, device=cost.device)
+    return solution.plan.to(cost.device, cost.dtype), (~converged).float()
