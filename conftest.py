@@ -8,7 +8,11 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 
-collect_ignore = [] if find_spec("triton") else ["src/adaptive_ot/entropic/triton.py"]
+NEED = {
+    "triton": ["src/adaptive_ot/entropic/triton.py"],
+    "anndata": ["src/adaptive_ot/adapt/cells.py", "docs/cells.md"],
+}
+collect_ignore = [path for package, paths in NEED.items() if not find_spec(package) for path in paths]
 
 if find_spec("triton") and find_spec("torch"):
     import torch

@@ -86,8 +86,11 @@ def test_words_for_people(here, capsys):
     same = adapted(capsys, "words.csv", "known.csv")
     assert lines[0] == "Adaptive transport of 60 sources to 45 targets (joint)"
     assert shown["data"] == "2 features, 3 classes"
-    assert shown["mass"].startswith(f"{same['mass']:.6g} of at most {same['most_mass']:.6g}: classes of the source")
-    assert same["mass"] <= same["most_mass"] < 1  # cats are missing in the target
+    assert shown["mass"] == f"{same['mass']:.6g} of at most {same['most_mass']:.6g}"
+    assert same["overlap"] < 0.9  # cats are missing in the target
+    assert min(same["class_presence"], key=same["class_presence"].get) == "cat"
+    assert shown["adapted"].startswith("yes. " if same["adapted"] else "no. ")
+    assert shown["overlap"].startswith(f"{same['overlap']:.2f} of 1")
     assert same["targets_of_unknown_classes"] == 5
     assert same["accuracy"] == pytest.approx(40 / 45)  # all but those that it cannot know
     assert shown["accuracy"].startswith(
@@ -297,11 +300,11 @@ def test_a_page_says_what_weighs_and_what_it_counts(here, capsys):
         moved = np.bincount(index, match.mass, len(side.names))
         assert (moved <= side.weights * (1 + 1e-5) + 1e-12).all()
     assert match.source.weights.sum() == pytest.approx(shown["most_mass"])
-    assert f"mass {shown['mass']:.6g} of at most {shown['most_mass']:.6g}: classes of the source may send" in page.text
-    assert "classes of the source weigh no more than they seem to weigh in the target" in page.text
+    assert f"mass {shown['mass']:.6g} of at most {shown['most_mass']:.6g}" in page.text
+    assert "each class of the source weighs what the target seems to hold of it" in page.text
     assert f"{shown['active_targets']} of 45: more than half of each is matched" in page.text
     expected = JointTransportClassifier().fit(Data.both, NAMES[Data.labels], sample_domain=Data.domain)
-    assert shown["active_targets"] == np.sum(1 - expected.target_outlier_score_ > 0.5)
+    assert shown["active_targets"] == np.sum(expected.target_share_ > 0.5)
     adapted(capsys, "words.csv", "known.csv", "--equal", "--report", "out")
     text = read_page("out/report.html").text
     assert "of at most 1 " in text

@@ -14,15 +14,14 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 import adaptive_ot as aot
-from adaptive_ot.workbench.benchmark import engine, features
+from adaptive_ot.workbench.benchmark import engine, features, ours
 from adaptive_ot.workbench.benchmark.domains import Dataset, read_dataset, shrink
-from adaptive_ot.workbench.benchmark.journal import CELLS, PLAN, open_journal
 from adaptive_ot.workbench.benchmark.method import FeatureMethod, Package, Prediction
 from adaptive_ot.workbench.benchmark.ours import OURS
 from adaptive_ot.workbench.benchmark.rivals import RIVALS
-from adaptive_ot.workbench.benchmark.sampling import sample_pair
-from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
-from adaptive_ot.workbench.benchmark.table import markdown, write_results
+from adaptive_ot.workbench.benchmark.sampling import OVERLAPS, SHIFTS, Condition, sample_pair
+from adaptive_ot.workbench.benchmark.study import CELLS, PLAN, Cell, Outcome, Study, open_journal
+from adaptive_ot.workbench.benchmark.table import condition_means, markdown, write_results
 from adaptive_ot.workbench.cli import main
 from adaptive_ot.workbench.feature_files import Features
 from commands import end_with, refused, rows_of
@@ -425,6 +424,106 @@ def test_the_source_may_not_know_all_classes(toy):
     assert drawn.overlap == np.mean(drawn.y_target == 0)
 
 
+@pytest.fixture
+def letters():
+    """Two domains of ten classes, of which every row is different."""
+    return Dataset("letters", {"a": toy_domain(0, 600, 10, 12), "b": toy_domain(1, 500, 10, 12)}, 10, {}, (), (3, 4))
+
+
+@pytest.mark.parametrize("overlap", OVERLAPS)
+@pytest.mark.parametrize("shift", SHIFTS)
+def test_conditions_depend_on_the_seed_and_the_names_alone(letters, shift, overlap):
+    def draw(seed):
+        target = "b" if shift == "domains" else "a"
+        return sample_pair(letters, "a", target, seed=seed, samples=100, condition=Condition(shift, overlap))
+
+    for one, other in zip(draw(3), draw(3), strict=True):
+        np.testing.assert_array_equal(one, other)
+    drawn = draw(3)
+    assert len(drawn.y_source) == 100
+    assert not np.array_equal(drawn.x_target, draw(4).x_target)
+    assert drawn.outlier.any() == (overlap == "unknown")
+
+
+@pytest.mark.parametrize("shift", ["none", "noise", "rotation"])
+def test_halves_of_a_domain_share_no_row(letters, shift):
+    drawn = sample_pair(letters, "a", "a", seed=0, samples=1000, condition=Condition(shift))
+    assert (len(drawn.y_source), len(drawn.y_target)) == (300, 300)
+    plain = sample_pair(letters, "a", "a", seed=0, samples=1000, condition=Condition("none"))
+    np.testing.assert_array_equal(drawn.x_source, plain.x_source)
+    np.testing.assert_array_equal(drawn.y_target, plain.y_target)
+    assert np.array_equal(drawn.x_target, plain.x_target) == (shift == "none")
+    both = np.concatenate([plain.x_source, plain.x_target])
+    x = letters.domains["a"].x
+    np.testing.assert_allclose(np.sort(both, axis=0), np.sort(x / np.linalg.norm(x, axis=1, keepdims=True), axis=0))
+
+
+def test_noise_is_as_large_as_a_feature():
+    """A constant feature stays as it is. The rows are on a ray, so that their norm can be undone."""
+    rng = np.random.default_rng(0)
+    x = np.stack([np.ones(20_000), rng.normal(size=20_000) * 3, rng.normal(size=20_000) / 3], axis=1)
+    dataset = Dataset("toy", {"a": Features(x, np.zeros(20_000, int))}, 1, {})
+    ratios = {}
+    for shift in ("none", "noise"):
+        drawn = sample_pair(dataset, "a", "a", seed=0, samples=10_000, condition=Condition(shift)).x_target
+        ratios[shift] = drawn[:, 1:] / drawn[:, :1]
+    np.testing.assert_allclose((ratios["noise"] - ratios["none"]).std(axis=0), [3, 1 / 3], rtol=0.03)
+
+
+def test_images_are_turned_by_five_degrees():
+    """A line through the middle of a large image: its direction before and after."""
+    at = np.arange(41) - 20.0
+    line = np.exp(-(at[:, None] ** 2) / 8) * (np.abs(at) < 15)
+    dataset = Dataset("toy", {"a": Features(np.tile(line.ravel(), (4, 1)), np.arange(4) % 2)}, 2, {}, (), (41, 41))
+    drawn = sample_pair(dataset, "a", "a", seed=0, samples=4, condition=Condition("rotation"))
+    for x, degrees in ((drawn.x_source, 0), (drawn.x_target, 5)):
+        image = x[0].reshape(41, 41)
+        slope = (image * at[:, None] * at).sum() / (image * at**2).sum()
+        assert np.degrees(np.arctan(abs(slope))) == pytest.approx(degrees, abs=0.3)
+
+
+@pytest.mark.parametrize(("overlap", "classes"), [("all", 10), ("half", 5), ("third", 3)])
+def test_classes_of_the_target(letters, overlap, classes):
+    chosen = set()
+    for seed in range(6):
+        drawn = sample_pair(letters, "a", "b", seed=seed, samples=100, condition=Condition("domains", overlap))
+        assert len(np.unique(drawn.y_target)) == classes
+        assert len(np.unique(drawn.y_source)) == 10
+        chosen.add(tuple(np.unique(drawn.y_target)))
+    assert len(chosen) > 1 or overlap == "all"
+
+
+def test_a_fifth_of_the_classes_has_four_fifths_of_an_imbalanced_target(letters):
+    drawn = sample_pair(letters, "a", "b", seed=0, samples=100, condition=Condition("domains", "imbalanced"))
+    assert np.sort(np.bincount(drawn.y_target))[-2:].sum() == 80
+    assert len(drawn.y_target) == 100
+    assert np.sort(np.bincount(drawn.y_target[:50]))[-2:].sum() == pytest.approx(40, abs=1)  # no block of rare ones
+    few = sample_pair(letters, "a", "b", seed=0, samples=500, condition=Condition("domains", "imbalanced"))
+    frequent = np.bincount(drawn.y_target).argsort()[-2:]
+    rows = np.isin(letters.domains["b"].y, frequent).sum()
+    assert rows - 1 <= np.isin(few.y_target, frequent).sum() <= rows
+    assert np.isin(few.y_target, frequent).mean() == pytest.approx(0.8, abs=0.01)
+
+
+def test_unknown_classes_are_outliers_and_have_the_last_numbers(letters):
+    drawn = sample_pair(letters, "a", "b", seed=0, samples=500, condition=Condition("domains", "unknown"))
+    plain = sample_pair(letters, "a", "b", seed=0, samples=500)
+    np.testing.assert_array_equal(drawn.x_target, plain.x_target)
+    assert set(drawn.y_source) == set(range(7))
+    np.testing.assert_array_equal(drawn.outlier, drawn.y_target > 6)
+    pairs = set(zip(drawn.y_target.tolist(), plain.y_target.tolist(), strict=True))
+    assert len(pairs) == 10  # each class has another number, but stays a class
+    assert drawn.overlap < (~drawn.outlier).mean() + 1e-12
+
+
+def test_classes_count_after_those_that_are_dropped(toy):
+    drawn = sample_pair(toy, "a", "b", seed=0, samples=50, drop=1, condition=Condition("domains", "half"))
+    assert len(set(drawn.y_target)) == 1
+    lonely = toy._replace(domains={"a": toy_domain(0, rows=1)})
+    with pytest.raises(aot.InvalidInput, match="overlap must leave samples in the target; got none in 'a' of seed 0"):
+        sample_pair(lonely, "a", "a", seed=0, samples=5, condition=Condition("none"))
+
+
 def test_images_shrink_by_area():
     images = np.random.default_rng(0).integers(256, size=(2, 28, 12)).astype(np.uint8)
     assert shrink(images, 28, 12) == pytest.approx(images)
@@ -507,6 +606,35 @@ def test_all_pairs_are_tasks(here, fake):
     assert (plan.tasks, plan.methods) == ((("pets", "sketch -> art"),), (fake,))
 
 
+def test_conditions_are_tasks(here, fake):
+    datasets, chosen = [Path("pets"), Path("digits.npz")], {"methods": [fake], "shifts": ["domains", "none", "noise"]}
+    plan, _ = features.prepare(datasets, **chosen, overlaps=["all", "half", "all"])
+    assert len(plan.tasks) == 2 * (6 + 3 + 3) + 2 * (2 + 2 + 2)
+    assert {name: len(tasks) for name, tasks in plan.conditions.items()} == {
+        **{"domains, all": 8, "domains, half": 8, "none, all": 5, "none, half": 5, "noise, all": 5, "noise, half": 5}
+    }
+    assert plan.conditions["noise, half"][0] == ("pets", "art, noise, half")
+    assert plan.conditions["domains, half"][-1] == ("digits", "usps -> mnist, half")
+    assert plan.conditions["none, all"][2] == ("pets", "sketch")
+    assert Study.of(plan.record()) == plan
+    plan, _ = features.prepare(datasets, **chosen, tasks=["art", "art:photo"])
+    assert [task for _, task in plan.tasks] == ["art -> photo", "art", "art, noise"]
+    plan, _ = features.prepare([Path("digits.npz")], methods=[fake], shifts=["rotation"])
+    assert plan.tasks == (("digits", "mnist, rotation"), ("digits", "usps, rotation"))
+    plan, _ = features.prepare(datasets, methods=[fake], shifts=["domains"], overlaps=["all"])
+    assert "conditions" not in plan.record()  # as before there were any
+    with pytest.raises(ValueError, match="'conditions' with other tasks"):
+        Study.of(plan.record() | {"conditions": {"none, all": [["pets", "dog"]]}})
+
+
+def test_estimates_of_ours_are_numbers():
+    class Model:
+        transported_mass_, overlap_, overlap_interval_, adapted_ = 0.5, 0.6, (0.4, 0.7), np.True_
+
+    found = ours._prediction(Model(), np.arange(3)).numbers
+    assert found == {"overlap": 0.6, "overlap_low": 0.4, "overlap_high": 0.7, "adapted": 1.0}
+
+
 def test_numbers_of_a_cell(here, fake):
     _, work = features.prepare([Path("pets")], methods=[fake], samples=50, drop=1, outliers=0.3)
     found = work(Cell("pets", "art -> sketch", fake, 2))
@@ -524,6 +652,26 @@ def test_numbers_of_a_cell(here, fake):
     }
     _, work = features.prepare([Path("pets")], methods=["source only"], samples=50)
     assert set(work(Cell("pets", "art -> sketch", "source only", 2))) == {"accuracy", "seconds"}
+
+
+def test_unknown_classes_are_judged_by_outlier_scores(here):
+    methods = ["source only", "k-NN"]
+    _, work = features.prepare([Path("pets")], methods=methods, shifts=["none"], overlaps=["unknown"])
+    for method, more in zip(methods, (["outlier_auc", "outlier_auc_entropy"], ["outlier_auc"]), strict=True):
+        found = work(Cell("pets", "art, unknown", method, 1))
+        assert set(found) == {"accuracy", "seconds", *more}
+        assert min(found[name] for name in ("accuracy", *more)) > 0.9
+
+
+def test_label_shift_is_corrected():
+    """Two classes that overlap, equal in the source; nine of ten targets are of the first."""
+    rng = np.random.default_rng(0)
+    y, z = np.arange(2000) % 2, (np.arange(2000) % 10 == 0).astype(int)
+    x_source, x_target = (rng.normal(size=(2000, 1)) + labels[:, None] for labels in (y, z))
+    right = [
+        (RIVALS[name].run(x_source, y, x_target).labels == z).mean() for name in ("label shift (EM)", "source only")
+    ]
+    assert right[0] > 0.88 > 0.75 > right[1]
 
 
 @pytest.mark.parametrize("name", OURS)
@@ -579,7 +727,7 @@ def test_command(here, fake, capsys):
     rows = rows_of(captured.out)
     assert [row[0] for row in rows[2:4]] == ["source only", fake]
     assert rows[0][-4:] == ["usps -> mnist", "digits mean", "mean", "seconds"]
-    assert rows[4] == ["method", "transported mass", "true overlap", "outlier auc"]
+    assert rows[4] == ["method", "outlier auc", "outlier auc entropy", "transported mass", "true overlap"]
     cells = json.loads(Path("results/results.json").read_text())["cells"]
     assert len(cells) == 2 * 2 * 8
     of_fake = [cell["numbers"]["accuracy"] for cell in cells if cell["method"] == fake]
@@ -588,6 +736,37 @@ def test_command(here, fake, capsys):
     assert json.loads(Path("results/results.json").read_text())["cells"] == cells
     assert main([*arguments, "--drop", "1"]) == 2
     assert "--output 'results' must be new or hold the same benchmark" in capsys.readouterr().err
+
+
+def test_command_with_conditions(here, fake, capsys):
+    arguments = ["benchmark", "features", "digits.npz", "--output", "results", "--seeds", "2", "--method", fake]
+    arguments += ["--shift", "none", "--shift", "rotation", "--overlap", "all", "--overlap", "imbalanced"]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    conditions = ["none, all", "none, imbalanced", "rotation, all", "rotation, imbalanced"]
+    rows = rows_of(shown)
+    assert rows[0] == ["method", *conditions, "mean", "seconds"]
+    assert [line[3:] for line in shown.splitlines() if line.startswith("## ")] == conditions
+    assert rows[-6][1:] == ["mnist, rotation, imbalanced", "usps, rotation, imbalanced", "mean", "seconds"]
+    results = json.loads(Path("results/results.json").read_text())
+    for at, condition in enumerate(conditions, 1):
+        tasks = [task for _, task in results["plan"]["conditions"][condition]]
+        mean = np.mean([cell["numbers"]["accuracy"] for cell in results["cells"] if cell["task"] in tasks])
+        assert results["conditions"][condition] == {fake: pytest.approx(mean)}
+        assert float(rows[2][at].strip("*")) == pytest.approx(100 * mean, abs=0.06)
+    before = Path("results", CELLS).read_bytes()
+    Path("results", CELLS).write_bytes(b"".join(before.splitlines(keepends=True)[:9]))
+    assert main(arguments) == 0
+    assert len(cells_in(Path("results"))) == len(before.splitlines()) == 16
+    assert main([*arguments, "--overlap", "half"]) == 2
+    assert "--output 'results' must be new or hold the same benchmark" in capsys.readouterr().err
+
+
+def test_a_failure_has_no_mean_in_its_condition():
+    plan = Study(TASKS, ("ours",), 1, {}, {}, {"domains, all": TASKS[:1], "none, half": TASKS[1:]})
+    outcomes = outcomes_of(plan, {"ours": [[0.5], [None]]})
+    assert condition_means(plan, outcomes) == {"domains, all": {"ours": 0.5}, "none, half": {"ours": None}}
+    assert rows_of(markdown(plan, outcomes))[2][1:] == ["**50.0**", "failed", "failed", "1.50"]
 
 
 def test_command_with_several_processes(here, capsys):
@@ -644,7 +823,7 @@ REFUSALS = [
     ("pets", "--output"),
     ("--output results", "datasets must be at least one; got none"),
     ("missing --output results", "dataset 'missing' must exist"),
-    ("empty --output results", "dataset 'empty' must have at least two domains; got none"),
+    ("empty --output results", "dataset 'empty' must have domains; got none"),
     ("lonely --output results", "must have at least two domains; got 'photo'"),
     ("twice --output results", "must have one file a domain; got several called 'photo'"),
     ("wide --output results", "domain 'b' of dataset 'wide' must have as many features as 'a' (2); got 3"),
@@ -652,7 +831,7 @@ REFUSALS = [
     ("broken --output results", "feature file 'broken/a.npz' must be a valid .npz file"),
     ("pets pets --output results", "datasets must have different names; got two 'pets'"),
     ("pets/art.csv --output results", "dataset 'pets/art.csv' must end in .npz"),
-    ("pets/photo.npz --output results", "dataset 'pets/photo.npz' must have at least two domains"),
+    ("pets/photo.npz --output results", "dataset 'pets/photo.npz' must have domains; got none"),
     ("unlabelled.npz --output results", "must hold 'usps_train_y' beside 'usps_train_x'"),
     ("colour.npz --output results", "must hold 'a_train_x' as uint8 of shape (images, height, width)"),
     (
@@ -672,10 +851,31 @@ REFUSALS = [
     ("pets --output results --jobs 0", "--jobs must be a whole number from 1"),
     (
         "pets --output results --method magic",
-        "--method must be a known one; got 'magic'. Choose from: 'AOT (joint)', 'AOT mapping'",
+        "--method must be a known one; got 'magic'. Choose from: 'AOT (joint)', 'AOT (joint), no guard'",
     ),
     ("pets --output results --task art", "--task must be SOURCE:TARGET, two domains of a dataset; got 'art'"),
     ("pets --output results --task art:art", "Choose two of the domains: art, photo, sketch."),
+    (
+        "pets --output results --shift nose",
+        '--shift must be one of "domains", "none", "noise", "rotation"; got \'nose\'',
+    ),
+    ("pets --output results --shift Noise", "Did you mean 'noise'?"),
+    ("pets --output results --overlap some", '--overlap must be one of "all", "half", '),
+    ("pets --output results --overlap thirds", "Did you mean 'third'?"),
+    (
+        "pets --output results --drop 2 --overlap half",
+        "--overlap must be 'all' as the target of dataset 'pets' has a single",
+    ),
+    (
+        "pets --output results --shift none --shift rotation",
+        "--shift must be another one than 'rotation' as dataset 'pets' ",
+    ),
+    (
+        "lonely --output results --shift none --shift domains",
+        "must have at least two domains; got 'photo'. Add a domain, or",
+    ),
+    ("pets --output results --shift none --task art:photo", "--task must be a domain of a dataset, or SOURCE:TARGET"),
+    ("alike --output results --shift none --shift domains", "tasks of different names; got two 'alike a -> b'"),
     ("pets --output README.txt", "--output 'README.txt' must be a directory"),
     ("pets --output results --colour red", "--colour"),
 ]
@@ -683,7 +883,7 @@ REFUSALS = [
 
 @pytest.mark.parametrize(("line", "message"), REFUSALS, ids=[line for line, _ in REFUSALS])
 def test_refusals(here, fake, capfd, line, message):
-    for name in ("empty", "lonely", "twice", "wide", "mixed", "broken"):
+    for name in ("empty", "lonely", "twice", "wide", "mixed", "broken", "alike"):
         Path(name).mkdir()
     one, two = {"x": np.ones((2, 2)), "y": [0, 1]}, {"x": np.ones((2, 3)), "y": [0, 1]}
     for name, arrays in {
@@ -693,6 +893,7 @@ def test_refusals(here, fake, capfd, line, message):
         "wide/b": two,
         "mixed/a": one | {"y": ["cat", "dog"]},
         "mixed/b": one,
+        **dict.fromkeys(("alike/a", "alike/b", "alike/a -> b"), one),
         "unlabelled": {"usps_train_x": np.zeros((2, 2, 2), np.uint8)},
         "colour": {"a_train_x": np.zeros((2, 2, 2, 3), np.uint8), "a_train_y": [0, 1]},
         "short": {"a_train_x": np.zeros((2, 2, 2), np.uint8), "a_train_y": [0]},

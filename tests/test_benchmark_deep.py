@@ -227,7 +227,7 @@ import sys, time
 from adaptive_ot.workbench.benchmark import deep
 from adaptive_ot.deep.training import Training
 
-# The second cell says how far it is, and waits at its third step until it is told to go on.
+# The second cell says how far it is, and waits at its third step until a file lets it go on.
 from pathlib import Path
 learn = Training.learn
 
@@ -291,21 +291,21 @@ def test_goes_on_in_the_middle_of_a_cell(slow, end, jobs):
     assert first == [0, 1, 2]
     Path("go").touch()
     assert slow("-o", "stopped").wait(PATIENCE) == 0
-    # A killed process loses the step it was at, one that was told to end none.
+    # A killed process loses the step it was at, one that was asked to end none.
     assert marks()[len(first) :] == ([2, 3] if end == signal.SIGKILL else [3])
     assert main(["benchmark", "deep", "plan.toml", "-o", "whole"]) == 0
     assert without_seconds(cells_of("stopped")) == without_seconds(cells_of("whole"))
 
 
 def saving(cell):
-    """Work that saves what it has when it is told to end, in which it takes its time."""
+    """Work that saves what it has when it is asked to end, which takes a while."""
 
-    def told(*_):
+    def request_end(*_):
         time.sleep(0.3)
         Path(f"saved {cell.seed}").touch()
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, told)
+    signal.signal(signal.SIGTERM, request_end)
     Path(f"started {cell.seed}").touch()
     if cell.seed == 9:  # in time
         while len(list(Path.cwd().glob("started *"))) < 2:

@@ -12,8 +12,9 @@ from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot.workbench.cli import main
+from adaptive_ot.workbench.cli.app import app
 from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
-from commands import COMMAND, environment, on_a_terminal, refused, run, summary
+from commands import COMMAND, environment, on_a_terminal, run, summary
 
 
 @pytest.fixture
@@ -224,13 +225,6 @@ def test_a_failed_write_leaves_the_old_file(here, monkeypatch, capsys):
     assert len(list(here.iterdir())) == 4
 
 
-@pytest.mark.parametrize("output", ["plan.txt", "plan", "missing/plan.npz", "cost.npy", "dense.npy"])
-def test_output_is_refused_before_solving(here, monkeypatch, capfd, output):
-    monkeypatch.setattr("adaptive_ot.solve", None)
-    monkeypatch.setattr("adaptive_ot.workbench.cli.outputs.DENSE_LIMIT", 8 * 29)
-    refused(capfd, ["solve", "cost.npy", "--output", output], "--output")
-
-
 def test_not_converged(here, capsys):
     assert main(["solve", "cost.npy", "--max-pivots", "0", "--output", "plan.npz"]) == 3
     captured = capsys.readouterr()
@@ -357,14 +351,26 @@ def test_the_entry_point_is_installed():
     assert script.load() is main
 
 
-def test_the_command_line_starts_light():
-    heavy = "{'torch', 'numba', 'sklearn', 'matplotlib', 'scipy.optimize'}"
-    code = (
-        "import sys; from adaptive_ot.workbench.cli import main; "
-        f"main(['--version']); print({heavy} & set(sys.modules))"
-    )
+@pytest.mark.parametrize(
+    ("arguments", "unneeded"),
+    [
+        (["--version"], {"adaptive_ot.workbench.cli.solve", "adaptive_ot.workbench.cli.train"}),
+        (["--help"], {"torch", "numba", "sklearn", "matplotlib", "scipy.optimize"}),  # which imports every command
+    ],
+)
+def test_the_command_line_starts_light(arguments, unneeded):
+    loaded = f"{unneeded} & {{*sys.modules}}"
+    code = f"import sys; from adaptive_ot.workbench.cli import main; main({arguments}); print({loaded})"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout == f"{aot.__version__}\nset()\n"
+    assert result.stdout.endswith("\nset()\n")
+
+
+def test_help_says_what_every_command_does(capsys):
+    main(["--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").replace("|", " ").split())
+    for name, command in app.resolved_commands().items():
+        if not name.startswith("-"):
+            assert f" {name} {command.help.splitlines()[0]}" in shown
 
 
 @pytest.mark.parametrize("package", ["cyclopts", "rich"])

@@ -123,6 +123,7 @@ BAD_ARGUMENTS = [
     ("solve cost.npy --output cost.npy/plan.npz", "must lie in a directory that exists"),
     ("solve cost.npy --output ./cost.npy", "must not be one of the inputs"),
     (f"solve cost.npy --output {'a' * 300}.npz", "File name too long"),
+    ("solve cost.npy --output dense.npy", "for a dense plan. Write a sparse .npz or .csv."),
     ("solve cost.npy --equal --mass 0.5", "--equal does not go with another model"),
     ("solve cost.npy --tau 1 --rho 1", "--tau does not go with another model"),
     ("solve cost.npy --mass 1.5", "--mass must be at most the smaller of the total weights, 1"),
@@ -169,9 +170,13 @@ def test_bad_cost_files(here, capfd, name, content, message):
 
 
 @pytest.mark.parametrize(("line", "message"), BAD_ARGUMENTS, ids=[line[:60] for line, _ in BAD_ARGUMENTS])
-def test_bad_arguments(here, capfd, line, message):
+def test_bad_arguments(here, monkeypatch, capfd, line, message):
+    """A place for the plan is refused before the work starts."""
     arguments = line.split()
-    if arguments[0] == "solve" and "--output" not in arguments:
+    if "--output" in arguments:
+        monkeypatch.setattr("adaptive_ot.solve", None)
+        monkeypatch.setattr("adaptive_ot.workbench.cli.outputs.DENSE_LIMIT", COST.nbytes - 1)
+    elif arguments[0] == "solve":
         arguments[1:1] = ["--output", "plan.npz"]
     refused(capfd, arguments, message)
 

@@ -6,7 +6,6 @@ import io
 import json
 import os
 import re
-import shutil
 import signal
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +23,7 @@ from adaptive_ot.workbench.benchmark.study import Cell
 from adaptive_ot.workbench.cli import main, progress, train
 from adaptive_ot.workbench.cli.progress import cells_bar, training_bar
 from adaptive_ot.workbench.files import FORMULA
-from commands import on_a_terminal, refused, run
+from commands import contents, on_a_terminal, refused, run
 
 TASK = ["--dataset", "digits", "--root", "small.npz", "--source", "a", "--target", "b", "--output", "run"]
 SHORT = ["--method", "source-only", "--iterations", "12", "--batch", "6", "--evaluate-every", "4"]
@@ -68,14 +67,14 @@ def trained(tmp_path_factory):
 @pytest.fixture
 def configured(monkeypatch):
     """What a training would have been started with; nothing is trained."""
-    seen = []
+    configs = []
 
     def fake(config, *, progress=None):
-        seen.append(config)
+        configs.append(config)
         return result_of(config.output)
 
     monkeypatch.setattr(deep, "train", fake)
-    return seen
+    return configs
 
 
 def result_of(output, **changes):
@@ -87,7 +86,7 @@ def result_of(output, **changes):
     return deep.Result(**values | changes)
 
 
-def words(text):
+def on_one_line(text):
     return " ".join(text.split())
 
 
@@ -95,14 +94,9 @@ def test_train_and_again(here, capsys):
     assert main(["train", *TASK, *SHORT]) == 0
     first = capsys.readouterr()
     result = json.loads(Path("run/result.json").read_text())
-    shown = words(first.out)
+    shown = on_one_line(first.out)
     assert shown.startswith("source-only: a to b of digits accuracy ")
     assert f"accuracy {result['accuracy']:.1%} of the target's images, after the last step" in shown
-    best = f"{result['best_accuracy']:.1%} at step {result['best_step']}"
-    assert f"best {best} (oracle: chosen by target labels)" in shown
-    assert "class accuracy" in shown
-    for name, accuracy in result["per_class"].items():
-        assert f"{name} {accuracy:.1%}" in shown
     assert first.err == ""
     lines = Path("run/metrics.jsonl").read_bytes()
     assert [json.loads(line)["step"] for line in lines.splitlines() if b"accuracy" in line] == [3, 7, 11]
@@ -113,7 +107,7 @@ def test_train_and_again(here, capsys):
 
 def test_the_summary(here, configured, capsys):
     assert main(["train", *TASK]) == 0
-    assert [words(line) for line in capsys.readouterr().out.splitlines()] == [
+    assert [on_one_line(line) for line in capsys.readouterr().out.splitlines()] == [
         "aot: a to b of digits",
         "accuracy 75.0% of the target's images, after the last step",
         "mean class 50.0%, every class counted once",
@@ -243,7 +237,7 @@ def test_mistakes_are_named(here, capfd, typed, message):
     for name in {*words} & {*arguments}:
         del arguments[name]
     typed = ["train", *(word for pair in arguments.items() for word in pair), *words]
-    refused(capfd, typed, message, writes_nothing=False)
+    refused(capfd, typed, message, within=None)
     assert not Path("run/metrics.jsonl").exists() or not Path("run/metrics.jsonl").read_bytes()
 
 
@@ -286,10 +280,10 @@ def test_a_stopped_run_goes_on(here, one_thread):
     options = ["--config", "small.toml", "--method", "source-only", "--checkpoint-every", "1000"]
     steps = []
     for end in (signal.SIGINT, signal.SIGTERM):
-        code, output, seen = on_a_terminal(["train", *TASK, *options], b"cross entropy", end)
+        code, output, shown = on_a_terminal(["train", *TASK, *options], b"cross entropy", end)
         assert (code, output) == (130, "")
-        assert "time left" in seen
-        last = seen.rstrip().splitlines()[-1]
+        assert "time left" in shown
+        last = shown.rstrip().splitlines()[-1]
         assert last.endswith("the same command goes on")
         steps.append(int(last.split("stopped at step ")[1].split(";")[0]))
         assert not Path("run/result.json").exists()
@@ -331,16 +325,16 @@ def terminal(monkeypatch):
 @pytest.mark.parametrize("method", METHODS)
 def test_the_bar_fits_a_terminal_of_80_columns(here, terminal, method):
     """With every number of every method, none of them cut."""
-    seen = []
+    reports = []
     place: dict[str, Any] = {"dataset": "digits", "root": "small.npz", "source": "a", "target": "b", "output": "run"}
     small: dict[str, Any] = {"resize": 12, "crop": 12, "batch": 6, "iterations": 1}
-    deep.train(deep.configure(**place, **small, method=method, device="cpu"), progress=seen.append)
-    names = [name.replace("plan_", "").replace("_", " ") for name in seen[-1].losses]
+    deep.train(deep.configure(**place, **small, method=method, device="cpu"), progress=reports.append)
+    names = [name.replace("plan_", "").replace("_", " ") for name in reports[-1].losses]
     assert "cross entropy" in names
     assert ("mass" in names) == (method in ("aot", "deepjdot", "jumbot", "mpot"))
     with training_bar() as report:
         assert report
-        report(deep.Progress(19990, 20000, dict.fromkeys(seen[-1].losses, -0.000123456), 0.98765))
+        report(deep.Progress(19990, 20000, dict.fromkeys(reports[-1].losses, -0.000123456), 0.98765))
     shown = terminal()
     assert max(map(len, shown)) <= 80
     text = " ".join(" ".join(shown).split())
@@ -350,7 +344,7 @@ def test_the_bar_fits_a_terminal_of_80_columns(here, terminal, method):
 
 
 def test_the_bar_of_a_benchmark_fits_too(terminal):
-    cell = Cell("office-home", "Real World -> Clipart", "all mass, the cost of the AOT paper, and equal rooms", 12)
+    cell = Cell("office-home", "Real World -> Clipart", "all mass, the cost of the AOT paper, and equal sizes", 12)
     with cells_bar() as report:
         assert report
         report(engine.CellStarted(1999, 12000, cell))
@@ -375,9 +369,9 @@ def test_notes_are_for_everybody(capsys):
 def test_evaluate(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained.parent)
     result = json.loads((trained / "result.json").read_text())
-    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    before = contents(trained)
     assert main(["evaluate", "run"]) == 0
-    assert f"accuracy {result['accuracy']:.1%}" in words(capsys.readouterr().out)
+    assert f"accuracy {result['accuracy']:.1%}" in on_one_line(capsys.readouterr().out)
     assert main(["evaluate", "run", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["output"] == "run"
@@ -386,11 +380,11 @@ def test_evaluate(trained, monkeypatch, capsys):
     assert main(["evaluate", "run", "--test-crops", "ten", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["steps"] == 12
     assert main(["evaluate", "run", "--test-crops", "ten"]) == 0
-    shown = words(capsys.readouterr().out)
+    shown = on_one_line(capsys.readouterr().out)
     assert "accuracy" in shown
     assert "mean class" in shown
     assert "best" not in shown  # which was found with other crops
-    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+    assert contents(trained) == before
 
 
 @pytest.mark.parametrize(
@@ -420,29 +414,6 @@ def test_mistakes_about_a_finished_run(here, trained, capfd, arguments, message)
     Image.new("RGB", (12, 12)).save("images/1.png")
     Path("bad/1.png").write_bytes(b"not an image")
     refused(capfd, arguments, message)
-
-
-SPOILED = {
-    "must be finished": lambda run: (run / "result.json").unlink(),
-    "must hold its network": lambda run: shutil.rmtree(run / "checkpoints"),
-    "must hold the network of its last step": lambda run: (run / "checkpoints/step-00000012.json").write_bytes(b"{}"),
-    "must hold one that is whole": lambda run: [each.write_bytes(b"{}") for each in run.glob("checkpoints/*.json")],
-    "must have the target it was trained with": lambda run: np.savez("small.npz", **other_images()),
-}
-
-
-def other_images():
-    with np.load("small.npz") as arrays:
-        return {name: array[:-1] if name.startswith("b_") else array for name, array in arrays.items()}
-
-
-@pytest.mark.parametrize(("message", "spoil"), SPOILED.items(), ids=SPOILED)
-def test_runs_that_cannot_be_used(trained, tmp_path, monkeypatch, capsys, message, spoil):
-    shutil.copytree(trained.parent, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)
-    spoil(Path("run"))
-    assert main(["evaluate", "run"]) == 2
-    assert message in capsys.readouterr().err
 
 
 def save_images(folder):
@@ -479,7 +450,7 @@ def test_predict(here, trained, capsys):
         right[truth].append(row["label"] == truth)
     known = json.loads((trained / "result.json").read_text())["per_class"]
     assert {name: np.mean(each) for name, each in right.items()} == known  # as the loop saw them
-    shown = words(capsys.readouterr().out)
+    shown = on_one_line(capsys.readouterr().out)
     assert shown.startswith("21 images by ")
     assert shown.endswith("written out.csv")
 
@@ -489,7 +460,7 @@ def test_bad_images_are_left_out(here, trained, capsys):
     Path("images/bad.png").write_bytes(b"not an image")
     assert main(["predict", str(trained), "images", "--output", "out.csv", "--on-bad-image", "skip"]) == 0
     assert len(rows("out.csv")) == 21
-    assert "left out 1 image (" in words(capsys.readouterr().out)
+    assert "left out 1 image (" in on_one_line(capsys.readouterr().out)
 
 
 def test_links_do_not_lead_out_of_a_directory(here, trained, capsys):

@@ -23,7 +23,7 @@ from adaptive_ot.workbench.report.fields import folded
 from adaptive_ot.workbench.report.matches import read_match
 from adaptive_ot.workbench.report.pictures import Drawn, saved
 from adaptive_ot.workbench.report.record import read_record
-from commands import on_a_terminal
+from commands import on_a_terminal, refused
 from reports import HOSTILE_NAMES, png, read_page
 
 CENTRES = np.array([[0.0, 0.0], [9.0, 0.0], [0.0, 9.0]])
@@ -69,15 +69,6 @@ def undrawn(monkeypatch):
 def write_csv(path, x, labels, columns="size,weight"):
     rows = ((*map(repr, map(float, row)), label) for row, label in zip(x, labels, strict=True))
     path.write_text(f"{columns},label\n" + "".join(",".join(row) + "\n" for row in rows))
-
-
-def refused(capfd, *arguments):
-    """One line and nothing else, exit code 2."""
-    assert main([*map(str, arguments)]) == 2
-    captured = capfd.readouterr()
-    assert captured.err.startswith("adaptive-ot: ")
-    assert captured.err.count("\n") == 1
-    return captured.err
 
 
 # What they hold
@@ -143,7 +134,7 @@ def test_an_adaptation(made):
     summary = json.loads((made / "adapted" / "summary.json").read_text())
     page = read_page(made / "adapted" / "report.html")
     assert f"accuracy {summary['accuracy']:.1%} of the target's labels, which were not used" in page.text
-    assert f"mass {summary['mass']:.6g} of at most {summary['most_mass']:.6g}: " in page.text
+    assert f"mass {summary['mass']:.6g} of at most {summary['most_mass']:.6g}" in page.text
     assert f"certified gap {summary['gap']:.3g}" in page.text
     assert (page.data["source"]["columns"], page.data["target"]["columns"]) == (["size", "weight"],) * 2
     assert page.data["classes"] == ["ant", "bee", "cat"]
@@ -280,13 +271,11 @@ def test_what_is_no_report(here, capfd):
     Path("other").mkdir()
     for name in "abcd":
         Path("other", name).touch()
-    assert "path 'nowhere' must exist; got no such directory" in refused(capfd, "report", "nowhere")
-    assert "path 'cost.npy' must be a directory; got a file" in refused(capfd, "report", "cost.npy")
-    assert "got an empty directory" in refused(capfd, "report", "empty")
-    message = refused(capfd, "report", "other")
-    assert "must hold a training run, a benchmark, or what 'adaptive-ot solve' or 'adapt' wrote" in message
-    assert "got one with a, b, c and 1 more" in message
-    assert [path.name for path in Path("empty").iterdir()] == []
+    refused(capfd, ["report", "nowhere"], "path 'nowhere' must exist; got no such directory")
+    refused(capfd, ["report", "cost.npy"], "path 'cost.npy' must be a directory; got a file")
+    refused(capfd, ["report", "empty"], "got an empty directory")
+    rule = "must hold a training run, a benchmark, or what 'adaptive-ot solve' or 'adapt' wrote with --report"
+    refused(capfd, ["report", "other"], f"{rule}; got one with a, b, c and 1 more")
 
 
 BROKEN = [
@@ -300,10 +289,8 @@ BROKEN = [
 
 @pytest.mark.parametrize("content", BROKEN, ids=lambda content: content[:30].decode("latin1"))
 def test_a_summary_that_was_broken(here, capfd, content):
-    page = Path("toy/report.html").read_bytes()
     Path("toy/summary.json").write_bytes(content)
-    assert "summary.json" in refused(capfd, "report", "toy")
-    assert Path("toy/report.html").read_bytes() == page
+    refused(capfd, ["report", "toy"], "summary.json")
 
 
 @pytest.mark.parametrize("value", [None, "much", [1], {"a": 1}, True, 10**400], ids=lambda value: str(value)[:9])
@@ -328,7 +315,7 @@ def test_fields_of_the_wrong_kind(here, name, value):
 @pytest.mark.parametrize("name", ["match.npz", "plan.png", "transport_dark.png"])
 def test_a_file_that_is_missing(here, capfd, name):
     Path("toy", name).unlink()
-    assert f"report 'toy' must hold its {name}; got no such file" in refused(capfd, "report", "toy")
+    refused(capfd, ["report", "toy"], f"report 'toy' must hold its {name}; got no such file")
 
 
 def test_pictures_that_are_none(here, capfd):
@@ -339,7 +326,7 @@ def test_pictures_that_are_none(here, capfd):
         (half, "must be a whole PNG"),
     ):
         Path("toy/plan.png").write_bytes(content)
-        assert f"'toy/plan.png' {rule}" in refused(capfd, "report", "toy")
+        refused(capfd, ["report", "toy"], f"'toy/plan.png' {rule}")
 
 
 # Arrays that no longer fit together. `TestMatches` breaks every rule in memory, these are what a file adds.
@@ -358,13 +345,13 @@ DAMAGED = {
 @pytest.mark.parametrize("way", DAMAGED)
 def test_a_match_that_was_tampered_with(here, capfd, way):
     np.savez("toy/match.npz", **(dict(np.load("toy/match.npz")) | DAMAGED[way]))
-    assert "'toy/match.npz' must hold a match" in refused(capfd, "report", "toy")
+    refused(capfd, ["report", "toy"], "'toy/match.npz' must hold a match")
 
 
 def test_a_match_of_another_problem(here, capfd):
     shutil.copy("moons/match.npz", "toy/match.npz")
-    message = refused(capfd, "report", "toy")
-    assert "'toy/match.npz' must hold the 6 sources and 5 targets and 7 pairs of the summary.json; got 60" in message
+    rule = "must hold the 6 sources and 5 targets and 7 pairs of the summary.json"
+    refused(capfd, ["report", "toy"], f"'toy/match.npz' {rule}; got 60")
 
 
 IMPOSSIBLE = [
@@ -380,17 +367,17 @@ IMPOSSIBLE = [
 def test_numbers_that_cannot_be(here, capfd, name, field, value):
     path = Path(name, "summary.json")
     path.write_text(json.dumps(json.loads(path.read_text()) | {field: value}).replace("Infinity", "1e400"))
-    message = refused(capfd, "report", name)
-    assert f"'{path}' must hold '{'ant' if isinstance(value, dict) else field}' as a" in message
+    key = "ant" if isinstance(value, dict) else field
+    refused(capfd, ["report", name], f"'{path}' must hold '{key}' as a")
 
 
 def test_a_match_that_is_torn_or_a_pickle(here, capfd):
     whole = Path("toy/match.npz").read_bytes()
     for content in (b"", whole[: len(whole) // 2], b"PK" + whole[2:-40], whole[:200] + bytes(64) + whole[264:]):
         Path("toy/match.npz").write_bytes(content)
-        assert "'toy/match.npz' must hold a match" in refused(capfd, "report", "toy")
+        refused(capfd, ["report", "toy"], "'toy/match.npz' must hold a match")
     np.savez("toy/match.npz", rows=np.array([object()], object))
-    assert "'toy/match.npz' must hold a match; got Object arrays" in refused(capfd, "report", "toy")
+    refused(capfd, ["report", "toy"], "'toy/match.npz' must hold a match; got Object arrays")
 
 
 # Places that will not do
@@ -398,29 +385,27 @@ def test_a_match_that_is_torn_or_a_pickle(here, capfd):
 
 def test_directories_that_hold_something_else(here, monkeypatch, capfd):
     """Refused before the work starts."""
+    rule = "must be new, empty, or hold an older report"
     monkeypatch.setattr("adaptive_ot.solve", None)
     monkeypatch.setattr(JointTransportClassifier, "fit", None)
     Path("mine").mkdir()
     Path("mine/photo.jpg").touch()
     for command in (["solve", "cost.npy"], ["adapt", "source.csv", "target.csv"]):
-        message = refused(capfd, *command, "--report", "mine")
-        assert "--report 'mine' must be new, empty, or hold an older report; got one with photo.jpg" in message
-        assert "must be a directory" in refused(capfd, *command, "--report", "cost.npy")
+        refused(capfd, [*command, "--report", "mine"], f"--report 'mine' {rule}; got one with photo.jpg")
+        refused(capfd, [*command, "--report", "cost.npy"], "must be a directory")
     Path("mine/summary.json").write_text('{"kind": "another program\'s"}')
-    assert "must be new, empty, or hold an older report" in refused(capfd, "solve", "cost.npy", "--report", "mine")
+    refused(capfd, ["solve", "cost.npy", "--report", "mine"], rule)
     for mine, content in (("summary.json", '{"mine": 1}'), ("plan.png", "a"), ("predictions.csv", "b")):
         folder = Path(f"only {mine}")
         folder.mkdir()
         (folder / mine).write_text(content)
-        message = refused(capfd, "solve", "cost.npy", "--report", folder)
-        assert f"must be new, empty, or hold an older report; got one with {mine}" in message
-        assert (folder / mine).read_text() == content
+        refused(capfd, ["solve", "cost.npy", "--report", str(folder)], f"{rule}; got one with {mine}")
     Path("toy/predictions.csv").write_text("mine, beside a report of a solve")
-    message = refused(capfd, "adapt", "source.csv", "target.csv", "--report", "toy")
-    assert "must hold no other file of a name that a report needs; got one with predictions.csv" in message
+    taken = "must hold no other file of a name that a report needs; got one with predictions.csv"
+    refused(capfd, ["adapt", "source.csv", "target.csv", "--report", "toy"], taken)
     Path("box").mkdir()
     shutil.copy("cost.npy", "box/match.npz")
-    assert "must not be one of the inputs" in refused(capfd, "solve", "box/match.npz", "--report", "box")
+    refused(capfd, ["solve", "box/match.npz", "--report", "box"], "must not be one of the inputs")
 
 
 @pytest.mark.parametrize("folder", ["left", "moons"])  # a new one, and an older report
@@ -431,9 +416,8 @@ def test_what_an_interrupted_process_left(here, undrawn, monkeypatch, capfd, fol
         patch.setattr("adaptive_ot.workbench.report.record.write_match", Mock(side_effect=KeyboardInterrupt))
         assert main(["solve", "cost.npy", "--report", folder]) == 130
     capfd.readouterr()
-    assert f"report '{folder}' must be complete; got the summary.json of one that was interrupted. Give" in refused(
-        capfd, "report", folder
-    )
+    given = "the summary.json of one that was interrupted"
+    refused(capfd, ["report", folder], f"report '{folder}' must be complete; got {given}. Give")
     assert not Path(folder, "report.html").exists()
     Path(folder, ".plan.png.1234.tmp").touch()
     Path(folder, "plan.png").write_bytes(b"half")
@@ -444,12 +428,11 @@ def test_what_an_interrupted_process_left(here, undrawn, monkeypatch, capfd, fol
 
 def test_a_solve_that_is_refused_leaves_no_directory(here, capfd):
     np.save("bad.npy", TOY_COST * np.nan)
-    assert "NaN" in refused(capfd, "solve", "bad.npy", "--report", "new/deep")
-    assert not Path("new").exists()
+    refused(capfd, ["solve", "bad.npy", "--report", "new/deep"], "NaN")
     Path("link").symlink_to("nowhere")
     for place in ("cost.npy/below", "link", "link/below"):
-        message = refused(capfd, "solve", "bad.npy", "--report", place)
-        assert f"--report '{place}' must be a directory to write to; got '" in message
+        message = f"--report '{place}' must be a directory to write to; got '"
+        refused(capfd, ["solve", "bad.npy", "--report", place], message)
 
 
 @pytest.mark.parametrize(
@@ -468,7 +451,7 @@ def test_a_solve_that_is_refused_leaves_no_directory(here, capfd):
 )
 def test_options_that_will_not_do(here, capfd, options, message):
     Path("folder.html").mkdir()
-    assert message in refused(capfd, "report", "toy", *options.split())
+    refused(capfd, ["report", "toy", *options.split()], message)
 
 
 @pytest.mark.parametrize(

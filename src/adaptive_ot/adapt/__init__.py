@@ -22,6 +22,7 @@ except ImportError:
     raise MissingDependency("scikit-learn", "adapt") from None
 
 from adaptive_ot.adapt.adapter import TransportAdapter
+from adaptive_ot.adapt.cells import transfer_labels
 from adaptive_ot.adapt.joint import JointTransportClassifier
 from adaptive_ot.adapt.labels import LabelTransportClassifier, LabelTransportRegressor
 from adaptive_ot.adapt.round_trip import RoundTripScore
@@ -32,4 +33,5 @@ __all__ = [
     "LabelTransportRegressor",
     "RoundTripScore",
     "TransportAdapter",
+    "transfer_labels",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ STEPS = 1000
 
 # Smaller shares of a label get no row of their own for a classifier that needs hard labels.
 SMALLEST_SHARE = 0.02
+
+# Folds of a cross-validation.
+FOLDS = 3
 
 
 class LinearHead:
@@ -79,6 +83,27 @@ class EstimatorHead:
         result = np.zeros((len(x), self.classes))
         result[:, self.estimator.classes_] = self.estimator.predict_proba(x)
         return result
+
+
+def held_out(new_head: Callable[[], LinearHead | EstimatorHead], x: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Class probabilities of labelled samples by classifiers that were not fitted on them.
+
+    Samples are dealt out to the folds like cards, class by class. If a fold leaves a single class to learn from, all
+    samples are predicted by one classifier that knows them.
+    """
+    order = np.argsort(shares.argmax(axis=1), kind="stable")
+    fold = np.empty(len(x), dtype=np.intp)
+    fold[order] = np.arange(len(x)) % FOLDS
+    learnt = [fold != number for number in range(FOLDS)]
+    if any(np.count_nonzero(shares[rows].any(axis=0)) < 2 for rows in learnt):
+        learnt = [np.ones(len(x), dtype=bool)]
+    result = np.empty(shares.shape)
+    for rows in learnt:
+        head = new_head()
+        head.fit(x[rows], shares[rows], np.ones(np.count_nonzero(rows)))
+        judged = slice(None) if rows.all() else ~rows
+        result[judged] = head.probabilities(x[judged])
+    return result
 
 
 def check_learner(estimator: Any, method: str) -> None:

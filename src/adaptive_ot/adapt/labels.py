@@ -85,12 +85,13 @@ class LabelTransportClassifier(JointMatching):
 
     def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> LabelTransportClassifier:
         """Fit on sources (domain >= 0) with labels and targets (< 0), whose labels are ignored."""
-        matching, targets = self._alternate(X, y, sample_domain, PLANS)
+        task = self._prepare(X, y, sample_domain)
         if self.reject_label is not None and self.reject_label in self.classes_.tolist():
             remedy = "Choose a label of its own, or None."
             raise InvalidInput("reject_label", "must not be a class of the source", self.reject_label, remedy)
+        matching, self._head = self._alternate(task, PLANS)
         self._publish(matching)
-        self._received = ReceivedLabels(targets, matching)
+        self._received = ReceivedLabels(task.features, matching)
         return self
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:

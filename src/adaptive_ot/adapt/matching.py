@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_ot.adapt.presence import label_shift
 from adaptive_ot.costs import PAIRS_FOR_MEDIAN
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.exact.solver import Exact
@@ -132,15 +133,15 @@ class Matcher:
     def by_class(self, p: np.ndarray, q: np.ndarray, kappa: float, beta: float) -> Matching:
         """Match by features and classes, with the scale-free joint cost beta (kappa |x - z|^2 / median - <p, q>).
 
-        Under adaptive transport every class has a capacity: it sends at most as much as the target holds of it, by the
-        probabilities or by the predictions, whichever is more. Otherwise a class missing in the target would take
-        targets from other classes, and a classifier would learn it from them.
+        Under adaptive transport every class has a capacity: it sends at most as much as the target seems to hold of it.
+        Otherwise a class missing in the target would take targets from other classes, and a classifier would learn it
+        from them. The probabilities q are corrected for the same class shares.
         """
         capacity = np.ones(len(p))
         if self.marginals == AtMost():
-            predicted = np.bincount(q.argmax(axis=1), minlength=q.shape[1]) / len(q)
-            held = np.maximum(q.mean(axis=0), predicted)
-            capacity = p @ np.clip(held / p.mean(axis=0), SMALLEST_CAPACITY, 1.0)
+            shares = p.mean(axis=0)
+            held, q = label_shift(q, shares)
+            capacity = p @ np.maximum(held / shares, SMALLEST_CAPACITY)
 
         def cost(batch: MatchedBatch) -> np.ndarray:
             dtype = batch.distances.dtype

@@ -10,6 +10,8 @@ import json
 import math
 import os
 import re
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -62,6 +64,19 @@ def alone_in(directory: Path) -> Iterator[None]:
         if descriptor in _locks:
             _locks.remove(descriptor)
             os.close(descriptor)
+
+
+@contextmanager
+def on_signal(number: signal.Signals, handler: Callable[..., None] | signal.Handlers) -> Iterator[None]:
+    """Handle a signal within this context; only the main thread receives any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def holds_run(directory: Path, record: str, kind: str) -> bool:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from adaptive_ot.deep import Result
+
 LABELS_IGNORED = "those of the target are ignored: none of them is a class of the source"
 
 
@@ -44,10 +49,29 @@ def adapted_mass(mass: float, most: float | None) -> str:
     >>> adapted_mass(0.5, 1.0), adapted_mass(0.5, None)
     ('0.5 of at most 1', '0.5, where each domain weighs 1')
     """
-    if most is None:
-        return f"{mass:.6g}, where each domain weighs 1"
-    limit = "" if most > 1 - 1e-9 else ": classes of the source may send no more than the target seems to hold of them"
-    return f"{mass:.6g} of at most {most:.6g}{limit}"
+    return f"{mass:.6g}, where each domain weighs 1" if most is None else f"{mass:.6g} of at most {most:.6g}"
+
+
+def overlap(estimate: float, low: float, high: float) -> str:
+    """The estimated overlap of two domains.
+
+    Examples
+    --------
+    >>> overlap(0.5, 0.41, 0.6)
+    '0.50 of 1, probably between 0.41 and 0.60'
+    """
+    return f"{estimate:.2f} of 1, probably between {low:.2f} and {high:.2f}"
+
+
+def absent(presence: dict[str, float]) -> str:
+    """The classes that seem to be missing in the target.
+
+    Examples
+    --------
+    >>> absent({"cat": 1.0, "dog": 0.02}), absent({"cat": 1.0})
+    ('dog', 'none')
+    """
+    return ", ".join(name for name, probability in presence.items() if probability < 0.5) or "none"
 
 
 def last_price(price: float) -> str:
@@ -72,3 +96,23 @@ def accuracy(share: float, unknown: int) -> str:
     """
     wrong = f"; {counted(unknown, 'target')} of classes unknown to the source count as wrong" if unknown else ""
     return f"{share:.1%} of the target's labels, which were not used{wrong}"
+
+
+def trained(of: Result, chosen: str, judged: str) -> dict[str, str | None]:
+    """A training run by label, None where there is nothing to say; how the oracles were `chosen` and `judged`."""
+    mass, purity, bad = of.transported_mass, of.plan_purity, of.bad_images
+    return {
+        **evaluated(of),
+        "best": f"{of.best_accuracy:.1%} at step {of.best_step:,} (oracle: {chosen})",
+        "mass": None if mass is None else f"{mass:.3g} of 1 transported, over the last tenth",
+        "purity": None if purity is None else f"{purity:.1%} of it within a class (oracle: {judged})",
+        "left out": f"{counted(bad, 'image')} that could not be used" if bad else None,
+        "effort": f"{counted(of.steps, 'step')} in {of.seconds:,.0f} s",
+    }
+
+
+def evaluated(of: Result) -> dict[str, str | None]:
+    return {
+        "accuracy": f"{of.accuracy:.1%} of the target's images, after the last step",
+        "mean class": f"{of.mean_class_accuracy:.1%}, every class counted once",
+    }

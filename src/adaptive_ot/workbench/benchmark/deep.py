@@ -5,18 +5,23 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from adaptive_ot.deep import Config, configure, train
-from adaptive_ot.deep.run_directory import CHECKPOINTS
+from adaptive_ot.deep.data.domain import digest, read_domains
+from adaptive_ot.deep.networks import build_network
+from adaptive_ot.deep.run_directory import CHECKPOINTS, decisive
+from adaptive_ot.deep.weights import digest_of
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.benchmark.dependencies import dependencies
 from adaptive_ot.workbench.benchmark.study import ARROW, Cell, Part, Study
-from adaptive_ot.workbench.benchmark.study_file import Row, StudyFile, located_in, read_study
+from adaptive_ot.workbench.benchmark.study_file import OF_CELLS, Row, StudyFile, located_in, read_study
+from adaptive_ot.workbench.environment import versions
 
-ABOUT = "Of the last iterate, judged on the whole target. Seconds for one training."
+# Packages whose numbers end up in the results.
+DECISIVE = ("adaptive-ot", "numpy", "torch", "torchvision", "timm", "pillow")
 
 
 @dataclass(frozen=True)
@@ -95,7 +100,7 @@ def assemble(content: StudyFile, output: Path, more: dict[str, Any] | None = Non
         with located_in(content.path, row.name):
             configs[row.name] = configuration(row, output)
     tasks = tuple(dict.fromkeys(task for row in content.rows for task in row.tasks))
-    settings = dependencies(content.path, configs, tasks) | (more or {})
+    settings = _dependencies(content.path, configs, tasks) | (more or {})
     return _study(content.rows, tasks, settings), work
 
 
@@ -129,3 +134,58 @@ def _study(rows: tuple[Row, ...], tasks: tuple[str, ...], settings: dict[str, An
         if set(row.tasks) < set(tasks) or set(row.seeds) < set(seeds)
     }
     return Study(tuple(named.values()), tuple(row.name for row in rows), seeds, settings, only)
+
+
+def _dependencies(path: Path, configs: dict[str, Config], tasks: Iterable[str]) -> dict[str, Any]:
+    """Everything the numbers depend on: settings, digests of data and weights, versions; no path and no device.
+
+    Parameters
+    ----------
+    path
+        The study file, for messages.
+    configs
+        A training run of every row.
+    tasks
+        Of all rows, as SOURCE:TARGET.
+    """
+    with located_in(path):
+        data, classes = _data(next(iter(configs.values())), tasks)
+    weights: dict[tuple[Any, ...], str | None] = {}  # a digest for every network that was built
+    records = {}
+    for name, config in configs.items():
+        with located_in(path, name):
+            network = config.network, config.bottleneck, config.weights
+            if network not in weights:
+                weights[network] = _weights(config, classes)
+        record = {field: value for field, value in decisive(config.record()).items() if field not in OF_CELLS}
+        records[name] = record | {"weights": weights[network]}
+    return {**_in_common(records), "data": data, "versions": versions(DECISIVE)}
+
+
+def _data(config: Config, tasks: Iterable[str]) -> tuple[dict[str, Any], int]:
+    """A digest of the images of every task, and how many classes they have."""
+    digests, classes = {}, 0
+    for task in tasks:
+        names = task.split(":")
+        source, target = read_domains(config.dataset, config.root, names[0], names[1], config.target_classes)
+        digests[task] = {"source": digest(source), "target": digest(target)}
+        classes = len(source.classes)
+    return digests, classes
+
+
+def _weights(config: Config, classes: int) -> str | None:
+    """A digest of the file with the weights, which fit the network."""
+    build_network(config.network, classes, bottleneck=config.bottleneck, weights=config.weights, seed=config.seed)
+    return digest_of(config.weights)
+
+
+def _in_common(records: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    """The values that all rows have in common, and the other values of each row."""
+    first = next(iter(records.values()))
+    recipe = {
+        field: value
+        for field, value in first.items()
+        if field not in ("method", "settings") and all(record[field] == value for record in records.values())
+    }
+    rows = {name: {field: record[field] for field in record if field not in recipe} for name, record in records.items()}
+    return {"recipe": recipe, "rows": rows}

@@ -19,13 +19,17 @@ IMAGES = re.compile(r"(.+)_train_x")
 
 
 class Dataset(NamedTuple):
-    """Domains by name, with class numbers for labels; how many classes, digests of the files, names of classes."""
+    """Domains by name, with class numbers for labels; how many classes, digests of the files, names of classes.
+
+    Rows that are images have a height and a width.
+    """
 
     name: str
     domains: dict[str, Features]
     classes: int
     digests: dict[str, str]
     names: tuple[str, ...] = ()
+    image: tuple[int, int] | None = None
 
 
 @lru_cache(maxsize=8)
@@ -35,27 +39,26 @@ def read_dataset(path: Path) -> Dataset:
     with trouble(name, "must be a file or directory that can be read"):
         if not path.exists():
             raise InvalidInput(name, "must exist", "no such file or directory", "Check the path.")
-        found, files = _read_directory(name, path) if path.is_dir() else _read_images(name, path)
+        found, files, image = _read_directory(name, path) if path.is_dir() else _read_images(name, path)
         digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in files}
-    if len(found) < 2:
-        given = ", ".join(map(repr, found)) or "none"
-        raise InvalidInput(name, "must have at least two domains", given, "See docs/benchmark.md for the formats.")
+    if not found:
+        raise InvalidInput(name, "must have domains", "none", "See docs/benchmark.md for the formats.")
     classes, domains = _with_common_classes(name, found)
     resolved = path.resolve()
     name = resolved.name if path.is_dir() else resolved.stem
-    return Dataset(name, domains, len(classes), digests, tuple(map(str, classes)))
+    return Dataset(name, domains, len(classes), digests, tuple(map(str, classes)), image)
 
 
-def _read_directory(name: str, path: Path) -> tuple[dict[str, Features], list[Path]]:
+def _read_directory(name: str, path: Path) -> tuple[dict[str, Features], list[Path], None]:
     files = sorted(file for file in path.iterdir() if file.suffix.lower() in READABLE and not file.name.startswith("."))
     stems = [file.stem for file in files]
     twice = next((stem for stem in stems if stems.count(stem) > 1), None)
     if twice is not None:
         raise InvalidInput(name, "must have one file a domain", f"several called '{twice}'", "Remove one of them.")
-    return {file.stem: read_features(file) for file in files}, files
+    return {file.stem: read_features(file) for file in files}, files, None
 
 
-def _read_images(name: str, path: Path) -> tuple[dict[str, Features], list[Path]]:
+def _read_images(name: str, path: Path) -> tuple[dict[str, Features], list[Path], tuple[int, int] | None]:
     check_input(name, path, (".npz",))
     images: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     with trouble(name, "must be a valid .npz file"), open(path, "rb") as file, open_archive(file) as archive:
@@ -65,12 +68,12 @@ def _read_images(name: str, path: Path) -> tuple[dict[str, Features], list[Path]
                 raise InvalidInput(name, rule, "none", "Save the labels too.")
             images[domain] = _checked_images(name, domain, archive[f"{domain}_train_x"], archive[f"{domain}_train_y"])
     if not images:
-        return {}, []
+        return {}, [], None
     height, width = np.min([x.shape[1:] for x, _ in images.values()], axis=0).tolist()
     resized = {
         domain: Features((shrink(x, height, width) / 255).reshape(len(x), -1), y) for domain, (x, y) in images.items()
     }
-    return resized, [path]
+    return resized, [path], (height, width)
 
 
 def _checked_images(name: str, domain: str, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.benchmark.journal import open_journal
-from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
-from adaptive_ot.workbench.runs import alone_in
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study, open_journal
+from adaptive_ot.workbench.runs import alone_in, on_signal
 
 Work = Callable[[Cell], dict[str, float]]
 
@@ -154,7 +153,7 @@ def _spawning() -> Iterator[None]:
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, "1"))
     try:
-        with _on_signal(signal.SIGINT, signal.SIG_IGN):
+        with on_signal(signal.SIGINT, signal.SIG_IGN):
             yield
     finally:
         for name, value in before.items():
@@ -171,17 +170,5 @@ def _terminating_as_ctrl_c() -> Iterator[None]:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _on_signal(signal.SIGTERM, interrupt):
+    with on_signal(signal.SIGTERM, interrupt):
         yield
-
-
-@contextmanager
-def _on_signal(number: signal.Signals, handler: Callable[..., None] | signal.Handlers) -> Iterator[None]:
-    if threading.current_thread() is not threading.main_thread():  # only the main thread hears signals
-        yield
-        return
-    before = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)

@@ -1,4 +1,4 @@
-"""Feature benchmarks: every ordered pair of domains of a dataset is a task."""
+"""Feature benchmarks: every ordered pair of domains of a dataset is a task, or every domain, under all conditions."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from itertools import permutations
+from itertools import permutations, product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from adaptive_ot._validation import nearest, number, whole_number
+from adaptive_ot._validation import choice, nearest, number, whole_number
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.workbench.benchmark.domains import Dataset, read_dataset
 from adaptive_ot.workbench.benchmark.method import FeatureMethod
 from adaptive_ot.workbench.benchmark.ours import OURS
 from adaptive_ot.workbench.benchmark.rivals import RIVALS
-from adaptive_ot.workbench.benchmark.sampling import DomainPair, sample_pair
+from adaptive_ot.workbench.benchmark.sampling import OVERLAPS, PLAIN, SHIFTS, Condition, DomainPair, sample_pair
 from adaptive_ot.workbench.benchmark.study import ARROW, Cell, Study
 from adaptive_ot.workbench.environment import versions
 
@@ -30,9 +30,30 @@ METHODS: dict[str, FeatureMethod] = OURS | RIVALS
 DECISIVE = ("adaptive-ot", "numpy", "scipy", "scikit-learn", "pot", "skada")
 
 
+class Task(NamedTuple):
+    """Where a source and a target come from; the same domain for both unless the shift is "domains"."""
+
+    source: str
+    target: str
+    condition: Condition
+
+    @property
+    def asked(self) -> str:
+        """As --task knows it."""
+        return f"{self.source}:{self.target}" if self.condition.shift == "domains" else self.source
+
+    @property
+    def name(self) -> str:
+        """As the table knows it, without what goes without saying."""
+        shift, overlap = self.condition
+        place = ARROW.join((self.source, self.target)) if shift == "domains" else self.source
+        said = [word for word in (shift, overlap) if word not in ("domains", "none", "all")]
+        return ", ".join([place, *said])
+
+
 @dataclass(frozen=True)
 class FeatureBenchmark:
-    """Computes the numbers of a cell: accuracy on the target, seconds, and mass and outlier AUC where they exist.
+    """Computes the numbers of a cell: accuracy on the target, seconds, and what else a method has to tell.
 
     Parameters
     ----------
@@ -40,18 +61,21 @@ class FeatureBenchmark:
         Where they are, by name.
     samples, drop, outliers
         As in :func:`adaptive_ot.workbench.benchmark.sampling.sample_pair`.
+    conditions
+        Of all tasks.
     """
 
     datasets: dict[str, Path]
     samples: int
     drop: int
     outliers: float
+    conditions: tuple[Condition, ...] = (PLAIN,)
 
     def __call__(self, cell: Cell) -> dict[str, float]:
         dataset = read_dataset(self.datasets[cell.group])
-        source, target = next(pair for pair in permutations(dataset.domains, 2) if ARROW.join(pair) == cell.task)
+        task = next(task for task in _tasks_of(dataset, self.conditions) if task.name == cell.task)
         options: dict[str, Any] = {"samples": self.samples, "drop": self.drop, "outliers": self.outliers}
-        drawn = sample_pair(dataset, source, target, seed=cell.seed, **options)
+        drawn = sample_pair(dataset, **task._asdict(), seed=cell.seed, **options)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the table will show what rivals warn about
             _load(cell.method)
@@ -67,6 +91,8 @@ def prepare(
     samples: int = 1000,
     drop: int = 0,
     outliers: float = 0.0,
+    shifts: Sequence[str] = (),
+    overlaps: Sequence[str] = (),
 ) -> tuple[Study, FeatureBenchmark]:
     """Check everything that can be checked before the work starts.
 
@@ -77,11 +103,13 @@ def prepare(
     methods
         Names in METHODS; all by default.
     tasks
-        Pairs SOURCE:TARGET; all by default.
+        Pairs SOURCE:TARGET, or domains for other shifts; all by default.
     seeds
         How many times everything is drawn.
     samples, drop, outliers
         As in :func:`adaptive_ot.workbench.benchmark.sampling.sample_pair`.
+    shifts, overlaps
+        Each task runs under all pairs of them; "domains" and "all" by default.
 
     Returns
     -------
@@ -92,6 +120,12 @@ def prepare(
     drop, outliers = whole_number("drop", drop, minimum=0), number("outliers", outliers, minimum=0.0)
     if outliers >= 1:
         raise InvalidInput("outliers", "must be a share below 1", outliers, "Choose a smaller one, as 0.2.")
+    for shift in shifts:
+        choice("shift", shift, SHIFTS)
+    for overlap in overlaps:
+        choice("overlap", overlap, OVERLAPS)
+    pairs = product(dict.fromkeys(shifts or PLAIN[:1]), dict.fromkeys(overlaps or PLAIN[1:]))
+    conditions = tuple(Condition(*pair) for pair in pairs)
     for method in methods:
         if method not in METHODS:
             remedy = f"{nearest(method, METHODS)}Choose from: {', '.join(map(repr, METHODS))}."
@@ -99,9 +133,10 @@ def prepare(
     chosen = tuple(dict.fromkeys(methods or METHODS))
     for method in chosen:
         METHODS[method].check()
-    found = _read(datasets, drop)
+    found = _read(datasets, drop, conditions)
+    chosen_tasks = _tasks([dataset for dataset, _ in found.values()], tasks, conditions)
     study = Study(
-        tasks=_pairs([dataset for dataset, _ in found.values()], tasks),
+        tasks=tuple((group, task.name) for group, task in chosen_tasks),
         methods=chosen,
         seeds=seeds,
         settings={
@@ -111,11 +146,13 @@ def prepare(
             "data": {name: dataset.digests for name, (dataset, _) in found.items()},
             "versions": versions(DECISIVE),
         },
+        conditions={} if conditions == (PLAIN,) else _by_condition(chosen_tasks),
     )
-    return study, FeatureBenchmark({name: path for name, (_, path) in found.items()}, samples, drop, outliers)
+    paths = {name: path for name, (_, path) in found.items()}
+    return study, FeatureBenchmark(paths, samples, drop, outliers, conditions)
 
 
-def _read(paths: Sequence[Path], drop: int) -> dict[str, tuple[Dataset, Path]]:
+def _read(paths: Sequence[Path], drop: int, conditions: Sequence[Condition]) -> dict[str, tuple[Dataset, Path]]:
     found: dict[str, tuple[Dataset, Path]] = {}
     for path in paths:
         dataset = read_dataset(path)
@@ -124,25 +161,61 @@ def _read(paths: Sequence[Path], drop: int) -> dict[str, tuple[Dataset, Path]]:
         if drop >= dataset.classes:
             rule = f"must leave some of the {dataset.classes} classes of '{dataset.name}'"
             raise InvalidInput("drop", rule, drop, "Drop fewer.")
+        for condition in conditions:
+            _check_condition(dataset, path, drop, condition)
         found[dataset.name] = dataset, path
     if not found:
         raise InvalidInput("datasets", "must be at least one", "none", "Name a directory or an .npz file.")
     return found
 
 
-def _pairs(datasets: Sequence[Dataset], tasks: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """All ordered pairs of domains, or those that were asked for, in every dataset that has them."""
-    pairs = [
-        (dataset.name, ":".join(pair), ARROW.join(pair))
-        for dataset in datasets
-        for pair in permutations(dataset.domains, 2)
+def _check_condition(dataset: Dataset, path: Path, drop: int, condition: Condition) -> None:
+    """Check that a dataset has what a condition needs."""
+    name = f"dataset '{path}'"
+    if condition.shift == "domains" and len(dataset.domains) < 2:
+        given, remedy = ", ".join(map(repr, dataset.domains)), "Add a domain, or choose the shift 'none' or 'noise'."
+        raise InvalidInput(name, "must have at least two domains", given, remedy)
+    if condition.shift == "rotation" and dataset.image is None:
+        remedy = "Choose another shift, or an .npz file of images: see docs/benchmark.md."
+        raise InvalidInput("shift", f"must be another one than 'rotation' as {name} has no images", "it", remedy)
+    if condition.overlap != "all" and dataset.classes - drop < 2:
+        rule = f"must be 'all' as the target of {name} has a single class"
+        raise InvalidInput("overlap", rule, repr(condition.overlap), "Omit it, or drop fewer classes.")
+
+
+def _tasks_of(dataset: Dataset, conditions: Sequence[Condition]) -> list[Task]:
+    pairs, halves = list(permutations(dataset.domains, 2)), [(domain, domain) for domain in dataset.domains]
+    return [
+        Task(*pair, condition)
+        for condition in conditions
+        for pair in (pairs if condition.shift == "domains" else halves)
     ]
-    for task in tasks:
-        if all(task != asked for _, asked, _ in pairs):
+
+
+def _tasks(
+    datasets: Sequence[Dataset], asked: Sequence[str], conditions: Sequence[Condition]
+) -> tuple[tuple[str, Task], ...]:
+    """All tasks with the names of their datasets, or those that were asked for, in every dataset that has them."""
+    tasks = [(dataset.name, task) for dataset in datasets for task in _tasks_of(dataset, conditions)]
+    for each in asked:
+        if all(each != task.asked for _, task in tasks):
             names = ", ".join(dict.fromkeys(name for dataset in datasets for name in dataset.domains))
-            remedy = f"Choose two of the domains: {names}."
-            raise InvalidInput("task", "must be SOURCE:TARGET, two domains of a dataset", repr(task), remedy)
-    return tuple((group, name) for group, asked, name in pairs if not tasks or asked in tasks)
+            if any(condition.shift != "domains" for condition in conditions):
+                rule, remedy = "must be a domain of a dataset, or SOURCE:TARGET", f"Choose from the domains: {names}."
+            else:
+                rule, remedy = "must be SOURCE:TARGET, two domains of a dataset", f"Choose two of the domains: {names}."
+            raise InvalidInput("task", rule, repr(each), remedy)
+    chosen = tuple((group, task) for group, task in tasks if not asked or task.asked in asked)
+    names = [f"{group} {task.name}" for group, task in chosen]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput("datasets", "must have tasks of different names", f"two '{twice}'", "Rename a domain.")
+    return chosen
+
+
+def _by_condition(tasks: Sequence[tuple[str, Task]]) -> dict[str, tuple[tuple[str, str], ...]]:
+    names = dict.fromkeys(str(task.condition) for _, task in tasks)
+    return {name: tuple((group, task.name) for group, task in tasks if str(task.condition) == name) for name in names}
 
 
 def _judge(method: FeatureMethod, drawn: DomainPair) -> dict[str, float]:
@@ -152,11 +225,18 @@ def _judge(method: FeatureMethod, drawn: DomainPair) -> dict[str, float]:
     right = np.asarray(prediction.labels) == drawn.y_target
     numbers = {"accuracy": float(right[~drawn.outlier].mean()), "seconds": seconds}
     if prediction.transported_mass is not None:
-        numbers |= {"transported_mass": float(prediction.transported_mass), "true_overlap": drawn.overlap}
-    if prediction.outlier_score is not None and drawn.outlier.any():
+        numbers["transported_mass"] = float(prediction.transported_mass)
+    numbers |= prediction.numbers or {}
+    if "transported_mass" in numbers or "overlap" in numbers:
+        numbers["true_overlap"] = drawn.overlap
+    scores = {"outlier_auc": prediction.outlier_score}
+    scores |= {f"outlier_auc_{name}": score for name, score in (prediction.other_scores or {}).items()}
+    if drawn.outlier.any():
         from sklearn.metrics import roc_auc_score
 
-        numbers["outlier_auc"] = float(roc_auc_score(drawn.outlier, prediction.outlier_score))
+        numbers |= {
+            name: float(roc_auc_score(drawn.outlier, score)) for name, score in scores.items() if score is not None
+        }
     return numbers
 
 

@@ -12,11 +12,13 @@ from adaptive_ot.errors import MissingDependency
 
 
 class Prediction(NamedTuple):
-    """Labels of the target; mass and outlier scores where a method has them."""
+    """Labels of the target; mass, outlier scores, other numbers and other scores by name, where a method has them."""
 
     labels: np.ndarray
     transported_mass: float | None = None
     outlier_score: np.ndarray | None = None
+    numbers: dict[str, float] | None = None
+    other_scores: dict[str, np.ndarray] | None = None
 
 
 class Package(NamedTuple):

@@ -7,20 +7,20 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot.entropic.solver import Entropic
-from adaptive_ot.marginals import Equal, FixedMass, Marginals, SoftKL
+from adaptive_ot.marginals import Equal, FixedMass, SoftKL
 from adaptive_ot.workbench.benchmark.method import FeatureMethod, Prediction, classifier, stacked
 
 # Unbalanced transport has no exact solver. The joint cost is scale-free: this much entropy is as much everywhere.
-SOFT = SoftKL(0.5), Entropic(0.05)
+SOFT = {"marginals": SoftKL(0.5), "solver": Entropic(0.05)}
 
 
-def joint(marginals: Marginals | None = None, solver: Entropic | None = None) -> FeatureMethod:
-    """Features and labels matched jointly, under one of the models of the family."""
+def joint(**settings: Any) -> FeatureMethod:
+    """Features and labels matched jointly, with settings of the classifier, as one of the models of the family."""
 
     def run(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
         from adaptive_ot.adapt import JointTransportClassifier
 
-        return _fitted(JointTransportClassifier(marginals=marginals, solver=solver), x_source, y_source, x_target)
+        return _fitted(JointTransportClassifier(**settings), x_source, y_source, x_target)
 
     return FeatureMethod(run)
 
@@ -50,15 +50,25 @@ def _fitted(model: Any, x_source: np.ndarray, y_source: np.ndarray, x_target: np
 
 def _prediction(model: Any, predicted: np.ndarray) -> Prediction:
     mass, score = getattr(model, "transported_mass_", None), getattr(model, "target_outlier_score_", None)
-    return Prediction(predicted, mass, score)
+    low, high = getattr(model, "overlap_interval_", (None, None))
+    estimates = {
+        "overlap": getattr(model, "overlap_", None),
+        "overlap_low": low,
+        "overlap_high": high,
+        "adapted": getattr(model, "adapted_", None),
+    }
+    return Prediction(
+        predicted, mass, score, {name: float(each) for name, each in estimates.items() if each is not None}
+    )
 
 
 OURS = {
     "AOT (joint)": joint(),
+    "AOT (joint), no guard": joint(guard=False),
     "AOT mapping": FeatureMethod(mapping),
     "AOT labels": FeatureMethod(labels),
-    "Kantorovich (joint)": joint(Equal()),
-    "partial 0.5 (joint)": joint(FixedMass(0.5)),
-    "partial 0.75 (joint)": joint(FixedMass(0.75)),
-    "unbalanced 0.5 (joint)": joint(*SOFT),
+    "Kantorovich (joint)": joint(marginals=Equal()),
+    "partial 0.5 (joint)": joint(marginals=FixedMass(0.5)),
+    "partial 0.75 (joint)": joint(marginals=FixedMass(0.75)),
+    "unbalanced 0.5 (joint)": joint(**SOFT),
 }

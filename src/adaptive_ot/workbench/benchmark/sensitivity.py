@@ -157,7 +157,7 @@ def part_of(study: Study, outcomes: list[Outcome], sweep: Sweep) -> tuple[Study,
     labels = dict(zip(sweep.rows, sweep.labels, strict=True))
     if study.settings["baseline"]:
         labels[study.settings["baseline"]] = study.settings["baseline"]
-    part = Study(study.tasks, tuple(labels.values()), study.seeds, {})
+    part = Study(study.tasks, tuple(labels.values()), study.seeds, study.settings)
     chosen = [outcome for outcome in outcomes if outcome.cell.method in labels]
     return part, [each._replace(cell=each.cell._replace(method=labels[each.cell.method])) for each in chosen]
 

@@ -1,11 +1,17 @@
-"""A benchmark is a study: a grid of cells, one for every task, seed and method."""
+"""A benchmark is a study: a grid of cells, one for every task, seed and method; its directory has a line for each."""
 
 from __future__ import annotations
 
 import json
 import math
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from adaptive_ot.workbench.files import trouble
+from adaptive_ot.workbench.runs import Journal, holds_run, read_journal, read_record, refuse_another, write_record
+
+PLAN, CELLS = "plan.json", "cells.jsonl"  # in the directory of a benchmark
 
 ARROW = " -> "  # between the source and the target of a task
 MOST_SEEDS = 100_000  # against mistakes in a file
@@ -71,6 +77,8 @@ class Study:
         Whatever else the numbers depend on, as JSON knows it.
     only
         Methods that run a part of it.
+    conditions
+        The tasks by what was done to their data, if anything was.
 
     Examples
     --------
@@ -87,6 +95,12 @@ class Study:
     seeds: int | tuple[int, ...]
     settings: dict[str, Any]
     only: dict[str, Part] = field(default_factory=dict)
+    conditions: dict[str, tuple[tuple[str, str], ...]] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> Literal["features", "deep", "sensitivity"]:
+        """By what the settings hold."""
+        return "sensitivity" if "grid" in self.settings else "deep" if "recipe" in self.settings else "features"
 
     @property
     def all_seeds(self) -> tuple[int, ...]:
@@ -109,6 +123,8 @@ class Study:
         given = {"tasks": self.tasks, "methods": self.methods, "seeds": self.seeds, **self.settings}
         if self.only:
             given["only"] = {method: part._asdict() for method, part in self.only.items()}
+        if self.conditions:
+            given["conditions"] = self.conditions
         return json.loads(json.dumps(given))
 
     @classmethod
@@ -121,7 +137,10 @@ class Study:
         only = {
             method: Part(_tasks(part["tasks"]), tuple(part["seeds"])) for method, part in given.pop("only", {}).items()
         }
-        study = cls(tasks, tuple(methods), seeds if type(seeds) is int else tuple(seeds), given, only)
+        conditions = {name: _tasks(part) for name, part in dict(given.pop("conditions", {})).items()}
+        if not all(part and set(part) <= set(tasks) for part in conditions.values()):
+            raise ValueError("'conditions' with other tasks, or none")
+        study = cls(tasks, tuple(methods), seeds if type(seeds) is int else tuple(seeds), given, only, conditions)
         few = len(seeds) if isinstance(seeds, list) else seeds
         if not 0 < few <= MOST_SEEDS or not all(type(seed) is int for seed in study.all_seeds):
             raise ValueError(f"'seeds' that are not at most {MOST_SEEDS} whole numbers")
@@ -133,3 +152,30 @@ def _tasks(given: Any) -> tuple[tuple[str, str], ...]:
     if not all(isinstance(word, str) for task in tasks for word in task):
         raise ValueError("'tasks' that are not pairs of names")
     return tasks
+
+
+def open_journal(directory: Path, study: Study) -> Journal:
+    """The finished cells of a study. Failed cells are discarded, as they run again; another study is refused."""
+    if holds_run(directory, PLAN, "benchmark"):
+        there = read_record(f"output '{directory}'", directory / PLAN)
+        refuse_another(directory, "benchmark", study.record(), there)
+    else:
+        write_record(directory / PLAN, study.record())
+    cells = set(study.cells)
+
+    def is_finished(line: dict[str, Any]) -> bool:
+        outcome = Outcome.of(line)
+        return outcome is not None and outcome.numbers is not None and outcome.cell in cells
+
+    return Journal(directory / CELLS, is_finished, writes=True)
+
+
+def read_benchmark(directory: Path) -> tuple[Study, list[Outcome]]:
+    """A study and its outcomes so far, failures included, without changing anything."""
+    name = f"benchmark '{directory}'"
+    record = read_record(name, directory / PLAN)
+    with trouble(name, f"must hold a {PLAN} that can be read"):
+        study = Study.of(record)
+    lines = read_journal(directory / CELLS, lambda line: Outcome.of(line) is not None)
+    outcomes = {outcome.cell: outcome for outcome in map(Outcome.of, lines) if outcome}
+    return study, [outcomes[cell] for cell in study.cells if cell in outcomes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +16,13 @@ from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.files import write_atomically
 
 FAILED, MISSING = "failed", "–"
-ABOUT = "Seconds for one fit and prediction."
+
+# What the table shows, by the kind of the study.
+ABOUT = {
+    "features": "Seconds for one fit and prediction.",
+    "deep": "Of the last iterate, judged on the whole target. Seconds for one training.",
+    "sensitivity": "",
+}
 
 # Numbers that need the labels of the target.
 ORACLE = frozenset({"best_accuracy", "plan_purity"})
@@ -49,6 +56,8 @@ def write_results(directory: Path, study: Study, outcomes: list[Outcome], text: 
         "environment": environment(),
         "cells": [outcome.record() for outcome in outcomes],
     }
+    if study.conditions:
+        described["conditions"] = condition_means(study, outcomes)
     text = markdown(study, outcomes) if text is None else text
     contents = {"results.md": text, "results.json": json.dumps(described, indent=2) + "\n"}
     for name, content in contents.items():
@@ -56,9 +65,18 @@ def write_results(directory: Path, study: Study, outcomes: list[Outcome], text: 
     return directory / "results.md", directory / "results.json"
 
 
-def markdown(study: Study, outcomes: list[Outcome], about: str = ABOUT) -> str:
-    """Accuracies of methods x tasks with their means, other numbers if there are any, and failures."""
-    parts = [accuracies(study, outcomes), caption(study, about), _other_numbers(study, outcomes), failures(outcomes)]
+def markdown(study: Study, outcomes: list[Outcome]) -> str:
+    """Accuracies of methods x tasks with their means, other numbers if there are any, and failures.
+
+    With conditions, the means of all conditions, and then all of this for each condition.
+    """
+    about = f"{caption(study)}\n"
+    if study.conditions:
+        parts = [_table("method", study.methods, condition_columns(study, outcomes)), about]
+        for name, part, chosen in by_condition(study, outcomes):
+            parts += [f"## {name}\n", markdown(part, chosen)]
+        return "\n".join(parts)
+    parts = [accuracies(study, outcomes), about, _other_numbers(study, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)
 
 
@@ -79,6 +97,40 @@ def accuracy_columns(study: Study, outcomes: list[Outcome]) -> list[Column]:
             columns.append(_column(f"{group} mean", percent.of_tasks(members)))
     columns.append(_column("mean", percent))
     return [*columns, *_seeds(percent), _seconds(study, outcomes)]
+
+
+def by_condition(study: Study, outcomes: list[Outcome]) -> list[tuple[str, Study, list[Outcome]]]:
+    """For each condition its name, a study of its tasks alone, and their outcomes."""
+    return [
+        (
+            name,
+            replace(study, tasks=tasks, conditions={}),
+            [outcome for outcome in outcomes if (outcome.cell.group, outcome.cell.task) in tasks],
+        )
+        for name, tasks in study.conditions.items()
+    ]
+
+
+def condition_columns(study: Study, outcomes: list[Outcome]) -> list[Column]:
+    """One column a condition, in percent, a mean over its tasks; the mean over all; seeds if they differ; seconds."""
+    percent = Percent.of(study, outcomes)
+    columns = [
+        _column(name, percent.of_tasks([study.tasks.index(task) for task in tasks]), spread=False)
+        for name, tasks in study.conditions.items()
+    ]
+    return [*columns, _column("mean", percent), *_seeds(percent), _seconds(study, outcomes)]
+
+
+def condition_means(study: Study, outcomes: list[Outcome]) -> dict[str, dict[str, float | None]]:
+    """The accuracy of each method in each condition, a mean over tasks and seeds; None if something failed."""
+    means = {name: Percent.of(part, chosen).means() for name, part, chosen in by_condition(study, outcomes)}
+    return {
+        name: {
+            method: None if np.isnan(mean := mean_of(of_seeds)) else mean / 100
+            for method, of_seeds in zip(study.methods, of_methods, strict=True)
+        }
+        for name, of_methods in means.items()
+    }
 
 
 class Percent(NamedTuple):
@@ -143,14 +195,14 @@ def _seconds(study: Study, outcomes: list[Outcome]) -> Column:
     return Column("seconds", [_mean(outcomes, method, "seconds", ".2f") or FAILED for method in study.methods])
 
 
-def caption(study: Study, about: str) -> str:
+def caption(study: Study) -> str:
     """Explains the numbers of the table."""
     spread = ""
     if study.only:
         spread = ", of the seeds that ran all tasks; ± the standard deviation over seeds of the mean over tasks"
     elif len(study.all_seeds) > 1:
         spread = f", ± the standard deviation over {len(study.all_seeds)} seeds of the mean over tasks"
-    return f"Accuracy in percent; means over tasks and seeds{spread}. {about}\n"
+    return f"Accuracy in percent; means over tasks and seeds{spread}. {ABOUT[study.kind]}".strip()
 
 
 def _other_numbers(study: Study, outcomes: list[Outcome]) -> str:

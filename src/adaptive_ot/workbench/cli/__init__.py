@@ -51,15 +51,18 @@ def _run(arguments: list[str]) -> int:
     except ImportError as error:
         raise MissingDependency(error.name or "cyclopts", "cli") from None
     from adaptive_ot.workbench.cli.app import app
-    from adaptive_ot.workbench.cli.train import field_in_a_file
 
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for file names that the terminal cannot show
+    if not arguments or {*arguments} & {*app.help_flags}:
+        app.resolved_commands()  # help says what each of them does
     try:
         code = app(arguments) or 0
         sys.stdout.flush()
         return code
     except CycloptsError as error:
+        from adaptive_ot.workbench.cli.train import field_in_a_file
+
         error.verbose = False
         return _complain(f"{field_in_a_file(error) or error} Try: adaptive-ot --help", REFUSED)
 

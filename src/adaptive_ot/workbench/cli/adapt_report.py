@@ -17,7 +17,16 @@ from adaptive_ot.workbench.report import record
 from adaptive_ot.workbench.report.contents import Match, Samples
 from adaptive_ot.workbench.report.matches import VALUES_SHOWN, match_of
 from adaptive_ot.workbench.report.pictures import Drawn, drawn
-from adaptive_ot.workbench.wording import LABELS_IGNORED, accuracy, adapted_mass, counted, outliers, sources_and_targets
+from adaptive_ot.workbench.wording import (
+    LABELS_IGNORED,
+    absent,
+    accuracy,
+    adapted_mass,
+    counted,
+    outliers,
+    overlap,
+    sources_and_targets,
+)
 
 PREDICTIONS, MOVED = record.RESULTS
 
@@ -54,6 +63,7 @@ def summary(done: Adaptation, method: str, seconds: float) -> dict[str, Any]:
         "most_mass": None if solution is None else show.finite(solution.problem.most_mass),
         **{name: None if solution is None else getattr(solution, name) for name in ("value", "gap", "violation")},
         "pairs": None if solution is None else len(solution.support[0]),
+        **_evidence(estimator),
         "active_sources": active[0],
         "active_targets": active[1],
         "outlier_targets": len(done.target.x) - active[1],
@@ -77,6 +87,20 @@ def summary(done: Adaptation, method: str, seconds: float) -> dict[str, Any]:
     return found
 
 
+def _evidence(estimator: Any) -> dict[str, Any]:
+    """The answers of `JointTransportClassifier` about the adaptation; None for other estimators."""
+    if not hasattr(estimator, "class_presence_"):
+        return dict.fromkeys(("adapted", "reason", "overlap", "overlap_interval", "class_presence"))
+    presence = zip(map(str, estimator.classes_.tolist()), estimator.class_presence_.tolist(), strict=True)
+    return {
+        "adapted": bool(estimator.adapted_),
+        "reason": estimator.reason_,
+        "overlap": estimator.overlap_,
+        "overlap_interval": list(estimator.overlap_interval_),
+        "class_presence": dict(presence),
+    }
+
+
 def show_summary(of: dict[str, Any]) -> None:
     """Print a summary."""
     classes = "" if of["classes"] is None else f", {counted(of['classes'], 'class')}"
@@ -88,6 +112,9 @@ def show_summary(of: dict[str, Any]) -> None:
         {
             "data": f"{counted(of['features'], 'feature')}{classes}",
             "mass": adapted_mass(of["mass"], of["most_mass"]),
+            "adapted": None if of["adapted"] is None else f"{'yes' if of['adapted'] else 'no'}. {of['reason']}",
+            "overlap": None if of["overlap"] is None else overlap(of["overlap"], *of["overlap_interval"]),
+            "missing": None if of["class_presence"] is None else absent(of["class_presence"]),
             "active": show.active(of),
             "outliers": outliers(of["outlier_targets"]),
             "labels": LABELS_IGNORED if of["labels_ignored"] else None,

@@ -48,6 +48,8 @@ def features(
     samples: Whole = 1000,
     drop: Whole = 0,
     outliers: float = 0.0,
+    shift: Words = None,
+    overlap: Words = None,
 ) -> int:
     """Adapt from every domain of a dataset to every other, by our methods, POT and SKADA.
 
@@ -61,7 +63,8 @@ def features(
     method
         One of the methods in docs/benchmark.md, as "AOT (joint)"; repeat it for several. All, if not given.
     task
-        One of the tasks, as SOURCE:TARGET; repeat it for several. All, if not given.
+        One of the tasks, as SOURCE:TARGET, or as a domain for other shifts than "domains"; repeat it for several. All,
+        if not given.
     seeds
         How many times samples are drawn.
     samples
@@ -70,12 +73,19 @@ def features(
         This many classes are missing in the target.
     outliers
         This share of the target belongs to no class.
+    shift
+        What differs between source and target: "domains" (default); or both are halves of one domain, with nothing else
+        ("none"), noise in the target ("noise") or turned images in it ("rotation"). Repeat it for several.
+    overlap
+        Classes of the target: "all" (default), "half", "third", "imbalanced", or all with a third "unknown" to the
+        source. Repeat it for several; all pairs with --shift run.
     """
     from adaptive_ot.workbench.benchmark.features import prepare
 
     sampling = {"seeds": seeds, "samples": samples, "drop": drop, "outliers": outliers}
     prepared = partial(prepare, datasets, methods=method or [], tasks=task or [], **sampling)
-    with named("output", "jobs", "method", "task", *sampling):
+    prepared = partial(prepared, shifts=shift or [], overlaps=overlap or [])
+    with named("output", "jobs", "method", "task", "shift", "overlap", *sampling):
         return _code(_run(prepared, options)[1])
 
 
@@ -90,11 +100,10 @@ def deep(plan: Path, /, *, options: BenchmarkOptions) -> int:
     plan
         A .toml file with the dataset, the recipe, the tasks, the seeds, and a table for every method.
     """
-    from adaptive_ot.workbench.benchmark.deep import ABOUT, prepare
-    from adaptive_ot.workbench.benchmark.table import markdown
+    from adaptive_ot.workbench.benchmark.deep import prepare
 
     with named("output", "jobs"):
-        return _code(_run(partial(prepare, plan, options.output), options, partial(markdown, about=ABOUT))[1])
+        return _code(_run(partial(prepare, plan, options.output), options)[1])
 
 
 @benchmark.command

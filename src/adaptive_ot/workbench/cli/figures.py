@@ -116,9 +116,9 @@ def _drawings(options: FigureOptions, domains: Domains, drop: int) -> Iterator[t
     yield "toy", lambda: plot.transport(solve(TOY_COST))
     yield from figures_of(domains, drop)
     if options.run:
-        from adaptive_ot.deep.run_directory import read_account
+        from adaptive_ot.deep.run_directory import read_metrics
 
-        lines = read_account(options.run).lines
+        lines = read_metrics(options.run)
         yield "training", lambda: plot.training(lines)
     if options.sensitivity:
         yield "sensitivity", _sensitivity(options.sensitivity)
@@ -170,11 +170,11 @@ def _adapted(x: np.ndarray, y: np.ndarray, z: np.ndarray, truth: np.ndarray, cla
 
 
 def _sensitivity(directory: Path) -> Callable[[], Any]:
-    from adaptive_ot.workbench.benchmark.journal import read_benchmark
     from adaptive_ot.workbench.benchmark.sensitivity import curves
+    from adaptive_ot.workbench.benchmark.study import read_benchmark
 
     study, outcomes = read_benchmark(directory)
-    if "grid" not in study.settings:
+    if study.kind != "sensitivity":
         rule, remedy = "must be a study of sensitivity", "Name the --output of 'benchmark sensitivity'."
         raise InvalidInput(f"--sensitivity '{directory}'", rule, "another benchmark", remedy)
     return lambda: curves(study, outcomes)

@@ -6,7 +6,7 @@ import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 from cyclopts import Parameter
@@ -17,6 +17,11 @@ from adaptive_ot.workbench.cli.options import named
 from adaptive_ot.workbench.files import check_header, check_input, check_unpacked, is_number, open_archive, trouble
 
 READABLE = (".npy", ".npz", ".csv")
+
+_COST = "Cost matrix, sources x targets, of any sign; or the source points, one a row."
+_TARGETS = "Target points, one a row; then the first file holds the source points."
+Cost = Annotated[Path, Parameter(help=_COST)]
+Targets = Annotated[Path | None, Parameter(help=_TARGETS)]
 
 
 @Parameter(name="*")
@@ -43,6 +48,10 @@ class ProblemOptions:
     def weight_files(self) -> dict[str, Path]:
         files = {"source_weights": self.source_weights, "target_weights": self.target_weights}
         return {name: path for name, path in files.items() if path}
+
+    def files(self, cost: Path, targets: Path | None) -> tuple[Path | None, ...]:
+        """All files of the problem, none of which may be overwritten."""
+        return cost, targets, *self.weight_files.values()
 
     def read_cost(self, cost: Path, targets: Path | None, default_reach: float | None = None) -> Any:
         """The cost matrix, or the cost of two point clouds."""

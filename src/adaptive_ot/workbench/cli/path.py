@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from adaptive_ot import MassPath, mass_path
 from adaptive_ot.workbench.cli import outputs, show
-from adaptive_ot.workbench.cli.inputs import ProblemOptions
+from adaptive_ot.workbench.cli.inputs import Cost, ProblemOptions, Targets
 from adaptive_ot.workbench.cli.options import Flag, OptionalOutput
 from adaptive_ot.workbench.cli.progress import solve_bar
 from adaptive_ot.workbench.files import as_csv, write_atomically
@@ -40,19 +40,12 @@ class PathOptions(ProblemOptions):
     json: Flag = False
 
 
-def path(cost: Path, targets: Path | None = None, /, *, options: PathOptions = PathOptions()) -> int:
+def path(cost: Cost, targets: Targets = None, /, *, options: PathOptions = PathOptions()) -> int:
     """What it costs to move every mass: which one to choose for partial transport.
 
     Files are as for "solve".
-
-    Parameters
-    ----------
-    cost
-        Cost matrix, sources x targets, of any sign; or the source points, one a row.
-    targets
-        Target points, one a row; then the first file holds the source points.
     """
-    inputs, output, plot = (cost, targets, *options.weight_files.values()), options.output, options.plot
+    inputs, output, plot = options.files(cost, targets), options.output, options.plot
     if output:
         outputs.check_output(output, (".csv",), inputs=inputs)
     if plot:

@@ -62,3 +62,54 @@ def _away_from(points: np.ndarray, rng: np.random.Generator, size: int, box: lis
     candidates = rng.uniform(*box, size=(20 * size, 2))
     nearest = np.linalg.norm(candidates[:, None] - points, axis=2).min(axis=1, initial=np.inf)
     return candidates[nearest > 0.3][:size]
+
+
+class Cells(NamedTuple):
+    """Log-normalised expression in two conditions (cells x genes), and the names of types, cells and genes."""
+
+    control: np.ndarray
+    control_types: np.ndarray
+    treated: np.ndarray
+    treated_types: np.ndarray
+    names: np.ndarray
+    genes: np.ndarray
+
+
+def treated_cells(
+    source_types: str = "ABCDEF",
+    target_types: str = "ABCDEF",
+    *,
+    size: int = 300,
+    genes: int = 400,
+    effect: float = 0.7,
+    seed: int = 0,
+) -> Cells:
+    """Cells of the types A to F before and after a treatment, which changes a fifth of the genes.
+
+    As in the simulator Splatter, mean expressions have a gamma distribution, a type multiplies some of them by
+    log-normal factors, and counts are negative binomial. `effect` is the standard deviation of the logarithms of the
+    changes by the treatment, half of which all types have in common. Counts are normalised and logged, as scanpy does.
+
+    Examples
+    --------
+    >>> cells = treated_cells(target_types="AB", size=60)
+    >>> cells.control.shape, sorted(set(cells.treated_types.tolist()))
+    ((60, 400), ['A', 'B'])
+    """
+    rng = np.random.default_rng(seed)
+
+    def factors(rows: int, share: float, deviation: float) -> np.ndarray:
+        return np.exp(rng.normal(0, deviation, (rows, genes)) * (rng.random((rows, genes)) < share))
+
+    def observed(profiles: np.ndarray, types: str) -> tuple[np.ndarray, np.ndarray]:
+        drawn = rng.choice(list(types), size)
+        means = profiles[["ABCDEF".index(name) for name in drawn]]
+        depth = 1500 * np.exp(rng.normal(0, 0.2, (size, 1)))
+        counts = rng.poisson(rng.gamma(5.0, 0.2, means.shape) * means / means.sum(axis=1, keepdims=True) * depth)
+        return np.log1p(1e4 * counts / counts.sum(axis=1, keepdims=True)), drawn
+
+    control = rng.gamma(0.6, 3.0, genes) * factors(6, 0.1, 0.6)
+    treated = control * factors(1, 0.1, effect) * factors(6, 0.1, effect)
+    names = np.array([f"cell{number}" for number in range(size)])
+    symbols = np.array([f"gene{number}" for number in range(genes)])
+    return Cells(*observed(control, source_types), *observed(treated, target_types), names, symbols)

@@ -14,8 +14,8 @@ from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot import Entropic, Exact, InvalidInput, NotConverged, Progress, Solution
-from adaptive_ot.workbench.cli import outputs, show
-from adaptive_ot.workbench.cli.inputs import ProblemOptions
+from adaptive_ot.workbench.cli import outputs, show, solve_report
+from adaptive_ot.workbench.cli.inputs import Cost, ProblemOptions, Targets
 from adaptive_ot.workbench.cli.options import Flag, ModelOptions, OptionalOutput, Whole, configuration
 from adaptive_ot.workbench.cli.progress import solve_bar
 from adaptive_ot.workbench.files import write_atomically
@@ -78,7 +78,7 @@ class SolveOptions(ModelOptions, ProblemOptions):
         return solver if self.max_iterations is None else replace(solver, max_iterations=self.max_iterations)
 
 
-def solve(cost: Path, targets: Path | None = None, /, *, options: SolveOptions = SolveOptions()) -> int:
+def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = SolveOptions()) -> int:
     """Solve a problem from a cost matrix, or from two point files and a reach.
 
     Adaptive transport, unless --equal, --mass, --tau or --rho asks for another model; see docs/choosing.md.
@@ -86,15 +86,8 @@ def solve(cost: Path, targets: Path | None = None, /, *, options: SolveOptions =
     Files are .npy, .csv (numbers separated by commas; a first line without any number is a header) or .npz (one array,
     or one named "cost" for a cost, "x" for points, "weights" for weights; a cost may also come from
     scipy.sparse.save_npz).
-
-    Parameters
-    ----------
-    cost
-        Cost matrix, sources x targets, of any sign; or the source points, one a row.
-    targets
-        Target points, one a row; then the first file holds the source points.
     """
-    inputs, output = (cost, targets, *options.weight_files.values()), options.output
+    inputs, output = options.files(cost, targets), options.output
     if output:
         outputs.check_output(output, WRITABLE, inputs=inputs)
     if options.report:
@@ -122,8 +115,6 @@ def solve(cost: Path, targets: Path | None = None, /, *, options: SolveOptions =
     if output:
         _write_plan(output, solution)
     if options.report:
-        from adaptive_ot.workbench.cli import solve_report
-
         about = configuration(options, cost=cost, targets=targets)
         summary["report"] = solve_report.write(options.report, solution, summary, about, trace)
     show.result(summary, options.json, _show)

@@ -20,7 +20,7 @@ from adaptive_ot.workbench.cli import outputs, show
 from adaptive_ot.workbench.cli.options import Flag, Output, Whole, Words, named
 from adaptive_ot.workbench.cli.progress import steps_bar, training_bar
 from adaptive_ot.workbench.files import as_csv, write_atomically
-from adaptive_ot.workbench.wording import counted
+from adaptive_ot.workbench.wording import counted, evaluated, trained
 
 if TYPE_CHECKING:
     from adaptive_ot import deep
@@ -144,20 +144,9 @@ def train(*, options: TrainOptions) -> int:
             except deep.Interrupted as stop:
                 raise KeyboardInterrupt(f"stopped at step {stop.step}; the same command goes on") from None
     if speaks:
-        purity, bad = result.plan_purity, result.bad_images
-        best = f"{result.best_accuracy:.1%} at step {result.best_step:,}"
         show.title(f"{config.method}: {config.source} to {config.target} of {config.dataset}")
-        show.lines(_accuracies(result))
-        show.lines(
-            {
-                "best": f"{best} (oracle: chosen by target labels)",
-                "mass": _unless_none(result.transported_mass, "{:.3g} of 1 transported, over the last tenth"),
-                "purity": _unless_none(purity, "{:.1%} of it within a class (oracle: judged by target labels)"),
-                "left out": f"{counted(bad, 'image')} that could not be used" if bad else None,
-                "effort": f"{counted(result.steps, 'step')} in {result.seconds:,.0f} s",
-                "results": str(result.output),
-            }
-        )
+        show.lines(trained(result, "chosen by target labels", "judged by target labels"))
+        show.line("results", str(result.output))
         _show_classes(result)
     return 0
 
@@ -194,7 +183,7 @@ def evaluate(
 
     def show_it(_: object) -> None:  # without the best accuracy of the training, which other crops may have seen
         show.title(f"{run} on its target")
-        show.lines(_accuracies(result))
+        show.lines(evaluated(result))
         _show_classes(result)
 
     show.result(result.record() | {"output": str(result.output)}, json, show_it)
@@ -297,17 +286,6 @@ def _images(paths: Sequence[Path]) -> list[Path]:
     if not found:
         raise InvalidInput("images", "must be at least one", "none", f"Known are {', '.join(SUFFIXES)}.")
     return list(found)
-
-
-def _unless_none(number: float | None, text: str) -> str | None:
-    return None if number is None else text.format(number)
-
-
-def _accuracies(of: deep.Result) -> dict[str, str]:
-    return {
-        "accuracy": f"{of.accuracy:.1%} of the target's images, after the last step",
-        "mean class": f"{of.mean_class_accuracy:.1%}, every class counted once",
-    }
 
 
 def _show_classes(of: deep.Result) -> None:

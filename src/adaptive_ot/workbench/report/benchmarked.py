@@ -9,17 +9,17 @@ import numpy as np
 
 from adaptive_ot import plot
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.workbench.benchmark.journal import read_benchmark
-from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study
+from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Study, read_benchmark
 from adaptive_ot.workbench.benchmark.table import (
-    ABOUT,
     ABOUT_ORACLES,
     MISSING,
     ORACLE_MARK,
     Column,
     Percent,
     accuracy_columns,
+    by_condition,
     caption,
+    condition_columns,
     deviation_of,
     mean_of,
     other_columns,
@@ -40,10 +40,11 @@ CELL = ("method", "dataset", "task", "seed")
 def page_of(path: Path) -> Page:
     """The comparison, failures, and the cells that have not run yet."""
     study, outcomes = read_benchmark(path)
-    kind = "sensitivity" if "grid" in study.settings else "deep" if "recipe" in study.settings else "features"
+    kind = study.kind
     parts = _to_do(study, outcomes)
     if outcomes:
-        parts += _sensitivity(path, study, outcomes) if kind == "sensitivity" else _compared(study, outcomes)
+        compared = _by_condition if study.conditions else _compared
+        parts += _sensitivity(path, study, outcomes) if kind == "sensitivity" else compared(study, outcomes)
     failed = [[*_named(each.cell), each.error] for each in outcomes if each.numbers is None]
     if failed:
         parts.append(Table("Failed", (*CELL, "error"), failed, "They run again when the command is given again."))
@@ -73,26 +74,43 @@ def _named(cell: Cell) -> list[str | float | None]:
 
 def _compared(study: Study, outcomes: list[Outcome]) -> list[Part]:
     """Methods x tasks, as a table and as a picture, and other numbers."""
-    about = ABOUT
-    if "recipe" in study.settings:
-        from adaptive_ot.workbench.benchmark import deep
-
-        about = deep.ABOUT
-    columns = accuracy_columns(study, outcomes)
     percent = Percent.of(study, outcomes)
     means = [percent.of_tasks([at]).means() for at in range(len(study.tasks))]
     values, deviations = (np.array([list(map(of, task)) for task in means]).T for of in (mean_of, deviation_of))
     several = len({group for group, _ in study.tasks}) > 1
     names = [f"{group} {task}" if several else task for group, task in study.tasks]
     picture = drawn(lambda: plot.comparison(study.methods, names, values, deviations))
+    table, *others = _tables(study, outcomes)
+    return [table, Picture("Accuracy of every method", *picture, "Accuracy in percent, by task and method."), *others]
+
+
+def _by_condition(study: Study, outcomes: list[Outcome]) -> list[Part]:
+    """Methods x conditions, as a table and as a picture, and the tables of each condition."""
+    columns = condition_columns(study, outcomes)
+    names = list(study.conditions)
+    values, deviations = (
+        np.array([getattr(column, field) for column in columns[: len(names)]]).T for field in ("values", "deviations")
+    )
+    picture = drawn(lambda: plot.comparison(study.methods, names, values, deviations))
     parts: list[Part] = [
-        _table("Accuracy", "method", study.methods, columns, caption(study, about).strip()),
-        Picture("Accuracy of every method", *picture, "Accuracy in percent, by task and method."),
+        _table("Accuracy by condition", "method", study.methods, columns, caption(study)),
+        Picture("Accuracy of every method", *picture, "Accuracy in percent, by condition and method."),
     ]
+    for name, part, chosen in by_condition(study, outcomes):
+        if chosen:
+            parts += _tables(part, chosen, f": {name}")
+    return parts
+
+
+def _tables(study: Study, outcomes: list[Outcome], condition: str = "") -> list[Part]:
+    """Methods x tasks, and other numbers."""
+    columns = accuracy_columns(study, outcomes)
+    parts: list[Part] = [_table(f"Accuracy{condition}", "method", study.methods, columns, caption(study))]
     methods, others = other_columns(study, outcomes)
     if others:
         note = ABOUT_ORACLES if any(ORACLE_MARK in column.heading for column in others) else ""
-        parts.append(_table("Other numbers", "method", methods, others, f"Means over tasks and seeds. {note}".strip()))
+        about = f"Means over tasks and seeds. {note}".strip()
+        parts.append(_table(f"Other numbers{condition}", "method", methods, others, about))
     return parts
 
 
@@ -107,7 +125,7 @@ def _sensitivity(path: Path, study: Study, outcomes: list[Outcome]) -> list[Part
     parts: list[Part] = [Picture("Sensitivity", *picture, "Accuracy over the values of every parameter.", ABOUT)]
     for parameter, part, chosen in grids:
         columns = accuracy_columns(part, chosen)
-        parts.append(_table(parameter, parameter, part.methods, columns, caption(part, "").strip()))
+        parts.append(_table(parameter, parameter, part.methods, columns, caption(part)))
     return parts
 
 

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from adaptive_ot.deep.run_directory import read_metrics
-from adaptive_ot.plot.canvas import CURVE_COLOURS, GREY, legend, new_figure, panels
+from adaptive_ot.plot.canvas import grid_lines, legend, line_style, new_figure, panels
 from adaptive_ot.plot.names import written
 from adaptive_ot.workbench.benchmark.deep import directory_name
 from adaptive_ot.workbench.benchmark.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-DASHES = ("-", "--", ":", "-.")
 
 # Panels beside each other.
 WIDTH = 3
@@ -53,11 +51,10 @@ def accuracy_curves(curves: Mapping[str, list[AccuracyCurve]]) -> Figure:
     lines = {}
     for ax, (task, of_task) in zip(grid.flat, curves.items(), strict=False):
         for method, steps, accuracies in of_task:
-            dash, colour = divmod(methods.index(method), len(CURVE_COLOURS))  # all colours before another dash
-            style: Any = {"color": CURVE_COLOURS[colour], "linestyle": DASHES[dash % len(DASHES)]}
+            style: Any = line_style(methods.index(method))
             style |= {"marker": "o" if len(steps) == 1 else None, "markersize": 4, "linewidth": 1.4, "alpha": 0.85}
             (lines[method],) = ax.plot(steps, accuracies, label=written(method), **style)
-        ax.grid(axis="y", color=GREY, alpha=0.25, linewidth=0.8)
+        grid_lines(ax)
         ax.set_title(written(task), fontsize="medium")
     for ax in grid[:, 0]:
         ax.set_ylabel("accuracy (%)")

@@ -158,9 +158,9 @@ def _picture(path: Path) -> bytes:
 def _files_of(folder: Path) -> frozenset[str] | None:
     """The files of the record in this folder, complete or not; None if there is no record."""
     try:
-        found = Fields(SUMMARY, json.loads((folder / SUMMARY).read_bytes()))
+        found = read_fields(folder / SUMMARY)
         names = found.texts("report")
-    except (OSError, ValueError, RecursionError, AttributeError):
+    except InvalidInput:
         return None
     is_ours = found.values.get("kind") in (SOLVE, ADAPTATION) and type(found.values.get("complete")) is bool
     return frozenset(names) & frozenset(FILES) if is_ours else None

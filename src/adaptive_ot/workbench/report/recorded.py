@@ -13,7 +13,7 @@ TOO_MANY = f"There are too many samples to look at them one by one: a side may h
 SEVERAL_PLANS = (
     "This many samples take several plans, which are not kept: there are no pictures, and no pairs to look at."
 )
-CAPPED = "Sources do not weigh the same: classes of the source weigh no more than they seem to weigh in the target."
+CAPPED = "Sources do not weigh the same: each class of the source weighs what the target seems to hold of it."
 COLUMNS = "Here samples have the names of the paper, which count from 1: x1 is source #0, z1 is target #0."
 
 CONVERGED = frozenset(status.name.lower() for status in Status if status.succeeded)
@@ -75,6 +75,9 @@ def _adapted(record: Record) -> list[Part]:
     rows.append(("mass", wording.adapted_mass(of.amount("mass"), _most_mass(of))))
     if of.is_given("gap"):  # there is one plan
         rows += [("value", f"{of.number('value'):.6g}, the cost of the plan"), *_certificate(of, "without entropy")]
+    if of.is_given("overlap"):
+        rows.append(("adapted", f"{'yes' if of.values.get('adapted') else 'no'}. {of.text('reason')}"))
+        rows.append(("overlap", f"{of.amount('overlap', most=1.0):.2f} of 1, estimated"))
     rows += [
         ("active sources", f"{_active(of, 'sources')}: more than half of an equal weight is matched"),
         ("active targets", f"{_active(of, 'targets')}: more than half of each is matched"),

@@ -15,13 +15,13 @@ from adaptive_ot.deep.device import pick_device
 from adaptive_ot.deep.embedding import Embedding, Side, embed
 from adaptive_ot.deep.methods.aot import AOT
 from adaptive_ot.deep.result import Result
-from adaptive_ot.deep.run_directory import METRICS, read_account
+from adaptive_ot.deep.run_directory import METRICS, read_metrics, read_run
 from adaptive_ot.errors import AdaptiveOTError
+from adaptive_ot.workbench import wording
 from adaptive_ot.workbench.report.contents import Facts, Note, Page, Part, Picture, Samples, Table
 from adaptive_ot.workbench.report.fields import folded
 from adaptive_ot.workbench.report.matches import BY_CLASS, explorer, match_of, weigh_the_same
 from adaptive_ot.workbench.report.pictures import drawn, thumbnails
-from adaptive_ot.workbench.wording import counted
 
 # Values of a metrics line that make no curve.
 NOT_DRAWN = {"step", "mean_class_accuracy", "per_class"}
@@ -31,15 +31,15 @@ CAPACITIES = (
 )
 NEIGHBOURS = "The class of a target image is taken from its neighbours in the target, not from its own prediction."
 
-ORACLE = "oracle: judged by labels of the target, which the training never sees"
+JUDGED = "judged by labels of the target, which the training never sees"
 
 
 def page_of(path: Path, *, root: Path | None, samples: int, device: str, report: Callable[[str], None]) -> Page:
     """How a run went, finished or not; if finished, also the match of some images by its network and its method."""
-    account = read_account(path)
-    config, lines = account.config, account.lines
-    result = None if account.result is None else Result.of(account.result, path)
-    parts: list[Part] = [Facts("Result", _result(result)) if result else _so_far(lines, config.iterations)]
+    run, lines = read_run(path), read_metrics(path)
+    config, environments = run.config, run.record["environments"]
+    result = None if run.result is None else Result.of(run.result, path)
+    parts: list[Part] = [_result(result) if result else _so_far(lines, config.iterations)]
     if any(set(line) - NOT_DRAWN for line in lines):
         report("drawing how it went")
         text = "Accuracy on the target, and the mass that the plan moves, over the steps of the training."
@@ -50,11 +50,16 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
     if result:
         parts += _explored(path, config, root, samples, device, report)
     parts.append(folded("Configuration", config.record()))
-    for number, each in enumerate(account.environments, start=1):
-        heading = "Environment" if len(account.environments) == 1 else f"Environment {number}"
+    for number, each in enumerate(environments, start=1):
+        heading = "Environment" if len(environments) == 1 else f"Environment {number}"
         parts.append(folded(heading, each if isinstance(each, Mapping) else {"unknown": each}))
     title = f"{config.method}: {config.source} to {config.target}"
     return Page(title, f"A training run of adaptive-ot on {config.dataset}", parts)
+
+
+def _result(result: Result) -> Facts:
+    said = wording.trained(result, chosen=JUDGED, judged=JUDGED)
+    return Facts("Result", [(label, text) for label, text in said.items() if text])
 
 
 def _so_far(lines: list[dict[str, Any]], iterations: int) -> Note:
@@ -66,21 +71,6 @@ def _so_far(lines: list[dict[str, Any]], iterations: int) -> Note:
         "again to continue. Who is matched with whom can be seen when it is finished.",
         "warning",
     )
-
-
-def _result(of: Result) -> list[tuple[str, str]]:
-    rows = [
-        ("accuracy", f"{of.accuracy:.1%} of the target's images, after the last step"),
-        ("mean class", f"{of.mean_class_accuracy:.1%}, every class counted once"),
-        ("best", f"{of.best_accuracy:.1%} at step {of.best_step:,} ({ORACLE})"),
-    ]
-    if of.transported_mass is not None:
-        rows.append(("mass", f"{of.transported_mass:.3g} of 1 transported, over the last tenth"))
-    if of.plan_purity is not None:
-        rows.append(("purity", f"{of.plan_purity:.1%} of it within a class ({ORACLE})"))
-    if of.bad_images:
-        rows.append(("left out", f"{counted(of.bad_images, 'image')} that could not be used"))
-    return [*rows, ("effort", f"{counted(of.steps, 'step')} in {of.seconds:,.0f} s")]
 
 
 def _classes(result: Result | None, lines: list[dict[str, Any]]) -> list[Table]:

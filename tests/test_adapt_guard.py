@@ -1,0 +1,243 @@
+"""The parts of an adaptation that do no harm: presence of classes, agreement of neighbours, and the guard."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import cohen_kappa_score, roc_auc_score
+from sklearn.neighbors import NearestNeighbors
+
+import adaptive_ot as aot
+from adaptive_ot.adapt import JointTransportClassifier
+from adaptive_ot.adapt.heads import LinearHead, held_out
+from adaptive_ot.adapt.neighbours import Neighbours, averaged, coherence, useful_count
+from adaptive_ot.adapt.presence import class_presence, label_shift
+from adaptive_ot.errors import InvalidInput
+from domains import Data, fitted, one_blas_thread  # noqa: F401
+
+CLASSES = 6
+
+
+def blobs(of_target: np.ndarray, shift: float = 0.0, seed: int = 0, spread: float = 1.0) -> Data:
+    """Six classes in R^20 as sources; targets of the given classes, shifted along one direction."""
+    rng = np.random.default_rng(seed)
+    centres = 1.3 * rng.normal(size=(CLASSES + 1, 20))
+    of_source = np.arange(240) % CLASSES
+    x = centres[of_source] + rng.normal(size=(240, 20))
+    z = centres[of_target] + spread * rng.normal(size=(len(of_target), 20)) + shift * np.eye(20)[0]
+    domain = np.repeat([0, -1], [240, len(of_target)])
+    return Data(np.concatenate([x, z]), np.concatenate([of_source, of_target]), domain)
+
+
+def source_only(data: Data) -> float:
+    """The accuracy of a classifier of scikit-learn, fitted on the sources."""
+    x, y = data.X[data.source], data.y[data.source]
+    return float(LogisticRegression(max_iter=5000).fit(x, y).score(data.X[~data.source], data.y[~data.source]))
+
+
+def accuracy(model: JointTransportClassifier, data: Data) -> float:
+    return model.score(data.X[~data.source], data.y[~data.source])
+
+
+# Neighbours
+
+
+def test_neighbours_are_those_of_a_brute_force_search():
+    rng = np.random.default_rng(0)
+    samples, others = rng.normal(size=(50, 3)) + 1e3, rng.normal(size=(9, 3)) + 1e3
+    found = Neighbours(samples)
+    distance = np.linalg.norm(samples[:, None] - samples, axis=2)
+    np.fill_diagonal(distance, np.inf)
+    np.testing.assert_array_equal(found.of_fitted(7), distance.argsort(axis=1)[:, :7])
+    np.testing.assert_array_equal(found.of(samples, 7), found.of_fitted(7))  # no sample is its own neighbour
+    distance = np.linalg.norm(others[:, None] - samples, axis=2)
+    np.testing.assert_array_equal(found.of(others, 7), distance.argsort(axis=1)[:, :7])
+    assert found.distance_of(others, 5) == pytest.approx(np.median(np.sort(distance, axis=1)[:, :5].mean(axis=1)))
+
+
+@pytest.mark.parametrize("samples", [1, 2, 4])
+def test_few_samples_have_few_neighbours(samples):
+    found = Neighbours(np.arange(samples, dtype=float)[:, None])
+    assert found.of_fitted(20).shape == (samples, samples - 1)
+    assert found.of(np.zeros((3, 1)), 20).shape == (3, samples - 1)
+
+
+def test_coherence_is_cohens_kappa_of_neighbours():
+    rng = np.random.default_rng(1)
+    labels, index = (
+        rng.integers(3, size=400),
+        np.array([np.delete(np.arange(400), k)[:: 1 + k % 3][:9] for k in range(400)]),
+    )
+    pairs = np.repeat(labels, index.shape[1]), labels[index].ravel()
+    assert coherence(labels, index) == pytest.approx(cohen_kappa_score(*pairs), abs=0.02)
+    assert coherence(np.zeros(5, dtype=int), np.zeros((5, 2), dtype=int)) == 0.0  # nothing is known
+
+
+def test_neighbours_must_help_on_held_out_samples():
+    rng = np.random.default_rng(2)
+    members = np.repeat([0, 1], 150)
+    x = rng.normal(size=(300, 2)) + 5 * members[:, None]
+    index = NearestNeighbors(n_neighbors=20).fit(x).kneighbors(return_distance=False)
+    noisy = np.clip(np.eye(2)[members] * 0.3 + 0.7 * rng.dirichlet([1, 1], size=300), 0, 1)
+    assert useful_count(index, noisy, members) > 0
+    assert useful_count(index, np.eye(2)[members], members) == 0  # right already
+    unrelated = rng.integers(300, size=(300, 20))
+    assert useful_count(unrelated, noisy, members) == 0
+    np.testing.assert_allclose(averaged(noisy, noisy, index[:, :3])[0], noisy[[0, *index[0, :3]]].mean(axis=0))
+
+
+# Presence of classes, and their shares
+
+
+def predictions(rng: np.random.Generator, truth: np.ndarray, mistakes: float) -> np.ndarray:
+    """One-hot predictions, a share of which are random."""
+    said = np.where(rng.random(len(truth)) < mistakes, rng.integers(CLASSES, size=len(truth)), truth)
+    return np.eye(CLASSES)[said]
+
+
+@pytest.mark.parametrize("mistakes", [0.0, 0.1, 0.2])
+@pytest.mark.parametrize("left", [1, 2, 3, 6])
+def test_presence(left, mistakes):
+    """Classes that are predicted only by mistake are absent. Over 20 draws, few are judged wrongly."""
+    wrong = []
+    for seed in range(20):
+        rng = np.random.default_rng([left, seed])
+        members = np.arange(600) % CLASSES
+        presence = class_presence(
+            predictions(rng, rng.integers(left, size=300), mistakes), predictions(rng, members, mistakes), members
+        )
+        assert ((presence >= 0) & (presence <= 1)).all()
+        wrong.append(np.mean((presence > 0.5) != (np.arange(CLASSES) < left)))
+    assert np.mean(wrong) < 0.15
+
+
+@given(st.integers(0, 10**6), st.integers(1, 5), st.integers(1, 40), st.integers(1, 40))
+def test_presence_and_shares_are_always_sound(seed, classes, targets, sources):
+    rng = np.random.default_rng(seed)
+    q, known = rng.dirichlet(np.full(classes, 0.1), size=targets), rng.dirichlet(np.full(classes, 0.1), size=sources)
+    presence = class_presence(q, known, rng.integers(classes, size=sources))
+    assert ((presence >= 0) & (presence <= 1)).all()
+    shares = rng.dirichlet(np.ones(classes)) + 1e-3
+    found, corrected = label_shift(q, shares / shares.sum())
+    assert found.sum() == pytest.approx(1.0)
+    assert (found > 0).all()
+    np.testing.assert_allclose(corrected.sum(axis=1), 1.0)
+
+
+def test_shares_are_a_fixed_point_between_predictions_and_source():
+    rng = np.random.default_rng(3)
+    q, shares = rng.dirichlet(np.ones(4), size=80), np.array([0.1, 0.2, 0.3, 0.4])
+    found, corrected = label_shift(q, shares)
+    expected = q * found / shares
+    np.testing.assert_allclose(corrected, expected / expected.sum(axis=1, keepdims=True), atol=1e-12)
+    np.testing.assert_allclose(found, 0.2 * corrected.mean(axis=0) + 0.8 * shares, atol=1e-9)
+
+
+def test_held_out_predictions_do_not_know_the_sample():
+    """With random labels they are no better than chance; in sample, they are."""
+    rng = np.random.default_rng(4)
+    x, labels = rng.normal(size=(60, 200)), np.eye(2)[rng.integers(2, size=60)]
+    said = held_out(LinearHead, x, labels)
+    assert (said.argmax(axis=1) == labels.argmax(axis=1)).mean() < 0.75
+    head = LinearHead()
+    head.fit(x, labels, np.ones(60))
+    assert (head.probabilities(x).argmax(axis=1) == labels.argmax(axis=1)).all()
+
+
+# The estimator
+
+
+@pytest.mark.parametrize("left", [6, 3, 2])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_harm_without_a_shift(left, seed):
+    """Whether classes are missing or not; transport alone loses many targets to missing classes."""
+    data = blobs(np.arange(180) % left, seed=seed)
+    model = fitted(JointTransportClassifier(), *data)
+    assert not model.adapted_
+    assert accuracy(model, data) >= source_only(data) - 0.03
+    assert ((model.class_presence_ > 0.5) == (np.arange(CLASSES) < left)).all()
+    low, high = model.overlap_interval_
+    assert low <= left / CLASSES <= high
+    assert model.overlap_ == pytest.approx(left / CLASSES, abs=0.1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_large_shift_is_followed(seed):
+    data = blobs(np.arange(180) % CLASSES, shift=15.0, seed=seed)
+    model = fitted(JointTransportClassifier(), *data)
+    assert model.adapted_
+    assert "transport raised the agreement" in model.reason_
+    assert accuracy(model, data) > max(0.9, source_only(data))
+
+
+def test_the_guard_can_be_switched_off():
+    data = blobs(np.arange(180) % 2)
+    model = fitted(JointTransportClassifier(guard=False), *data)
+    assert (model.adapted_, model.reason_) == (True, "The guard is switched off.")
+    with pytest.raises(InvalidInput, match="guard"):
+        fitted(JointTransportClassifier().set_params(guard="yes"), *data)
+
+
+def test_without_targets_nothing_is_claimed():
+    data = blobs(np.arange(180) % 3)
+    model = JointTransportClassifier().fit(data.X[data.source], data.y[data.source])
+    assert (model.adapted_, model.overlap_) == (False, 0.0)
+    assert (model.class_presence_ == 1).all()
+
+
+@pytest.mark.parametrize("marginals", [aot.AtMost(), aot.Equal(), aot.FixedMass(0.5)], ids=str)
+def test_outlier_scores_find_unknown_classes(marginals):
+    """A class that the source does not have, among all others."""
+    data = blobs(np.arange(210) % (CLASSES + 1))
+    model = fitted(JointTransportClassifier(marginals=marginals), *data)
+    strange = data.y[~data.source] == CLASSES
+    assert roc_auc_score(strange, model.target_outlier_score_) > (0.9 if marginals == aot.AtMost() else 0.0)
+
+
+def test_labels_of_targets_change_nothing():
+    data = blobs(np.arange(180) % 3, shift=1.0)
+    one = fitted(JointTransportClassifier(), *data)
+    masked = np.where(data.source, data.y, -5)
+    other = fitted(JointTransportClassifier(), data.X, masked, data.domain)
+    for name in ("class_presence_", "overlap_", "overlap_interval_", "reason_", "target_outlier_score_"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(one.predict_proba(data.X), other.predict_proba(data.X))
+
+
+def test_predictions_do_not_depend_on_their_company():
+    """Averaged or not, a sample is predicted alone as among others."""
+    data = blobs(np.arange(180) % CLASSES, shift=6.0, spread=2.0)
+    model = fitted(JointTransportClassifier(), *data)
+    together = model.predict_proba(data.X)
+    for k in (0, 100, 300):
+        np.testing.assert_allclose(model.predict_proba(data.X[k : k + 1])[0], together[k], atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_target_of_one_class_is_left_alone(seed):
+    """Agreement beyond chance says nothing about predictions that are all the same."""
+    data = blobs(np.zeros(100, dtype=int), seed=seed)
+    model = fitted(JointTransportClassifier(), *data)
+    assert not model.adapted_
+    assert accuracy(model, data) > 0.95
+
+
+def test_a_class_of_one_source_does_not_hide_the_others():
+    rng = np.random.default_rng(0)
+    members = np.array([0] * 40 + [1] * 40 + [2])
+    known, said = np.eye(3)[members], np.eye(3)[rng.integers(2, size=60)]
+    known[-1] = [1, 0, 0]  # nothing to be recognised by
+    presence = class_presence(said, known, members)
+    assert presence[:2].min() > 0.9
+
+
+def test_a_failed_fit_leaves_no_model():
+    data, model = blobs(np.arange(60) % 3), JointTransportClassifier(marginals=aot.FixedMass(1.5))
+    with pytest.raises(InvalidInput):
+        model.fit(data.X, data.y, sample_domain=data.domain)
+    with pytest.raises(NotFittedError):
+        model.predict(data.X)
