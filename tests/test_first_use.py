@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from threading import Event
@@ -109,3 +110,25 @@ def test_short_compilations_and_those_of_others_are_not_announced(monkeypatch, c
     listener.on_end(compiling(small._climb))
     listener.timer.join()
     assert not caplog.records
+
+
+def test_ctrl_c_waits_for_a_compilation(monkeypatch):
+    """Raised inside a callback of LLVM it would be lost, and the kernel would have no machine code."""
+
+    @_jit.kernel
+    def doubled(number):
+        return 2 * number
+
+    compile_kernel = doubled._compiler.compile
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGINT)
+        return compile_kernel(*arguments)
+
+    monkeypatch.setattr(doubled._compiler, "compile", interrupted)
+    handler = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        doubled(1.5)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert len(doubled.signatures) == 1
+    assert doubled(1.5) == 3.0

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import signal
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from threading import Timer
+from threading import Timer, current_thread, main_thread
 from typing import Any
 
 import numba
@@ -55,7 +56,40 @@ class Announcement(event.Listener):
         )
 
 
+class Uninterrupted(event.Listener):
+    """Holds Ctrl-C back while the main thread compiles kernels or loads them from disk.
+
+    LLVM calls Python code meanwhile, and a KeyboardInterrupt raised there is lost. The kernel is then left without
+    machine code, and calling it crashes the process.
+    """
+
+    def __init__(self) -> None:
+        self.depth, self.held_back = 0, False
+        self.before: Any = None  # the handler of SIGINT that is put back in the end
+
+    def on_start(self, event: Any) -> None:
+        if current_thread() is main_thread():
+            handler = signal.getsignal(signal.SIGINT)
+            if self.depth == 0 and callable(handler):
+                self.before, self.held_back = handler, False
+                signal.signal(signal.SIGINT, self.hold_back)  # from here on nothing interrupts these lines
+            self.depth += 1
+
+    def on_end(self, event: Any) -> None:
+        if current_thread() is main_thread():
+            self.depth -= 1
+            if self.depth == 0 and self.before is not None:
+                before, self.before = self.before, None
+                signal.signal(signal.SIGINT, before)
+                if self.held_back:
+                    signal.raise_signal(signal.SIGINT)
+
+    def hold_back(self, signum: int, frame: Any) -> None:
+        self.held_back = True
+
+
 event.register("numba:compile", Announcement())
+event.register("numba:compiler_lock", Uninterrupted())
 
 
 def kernel(function: Callable[..., Any]) -> Any:
