@@ -119,13 +119,13 @@ def test_ctrl_c_waits_for_a_compilation(monkeypatch):
     def doubled(number):
         return 2 * number
 
-    compile_kernel = doubled._compiler.compile
+    load = doubled._cache.load_overload  # before anything is compiled
 
     def interrupted(*arguments):
         signal.raise_signal(signal.SIGINT)
-        return compile_kernel(*arguments)
+        return load(*arguments)
 
-    monkeypatch.setattr(doubled._compiler, "compile", interrupted)
+    monkeypatch.setattr(doubled._cache, "load_overload", interrupted)
     handler = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         doubled(1.5)
