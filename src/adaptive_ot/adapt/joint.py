@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,10 +10,11 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from adaptive_ot import _validation as check
+from adaptive_ot.adapt.answers import Classifier, Consensus
 from adaptive_ot.adapt.domains import DomainEstimator
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matcher, Matching
-from adaptive_ot.adapt.neighbours import averaged
+from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence
 from adaptive_ot.adapt.presence import normalised
 from adaptive_ot.adapt.unadapted import Head, Unadapted
 from adaptive_ot.entropic.solver import Entropic
@@ -24,12 +24,21 @@ from adaptive_ot.marginals import Marginals
 # Targets that receive labels weigh as much as all sources together, unless less than this mass arrives.
 LEAST_ARRIVING_MASS = 0.1
 
-# Transport must remove this share of the disagreement between neighbouring targets.
-LEAST_GAIN = 0.2
+# Plans with sources in place. More would amplify early mistakes.
+PLANS_IN_PLACE = 2
 
-# Half the width of `overlap_interval_`: a constant, and a factor of the disagreement between neighbouring targets.
-# Chosen so that 90 % of the intervals held the true overlap on the draws used for development.
-HALF_WIDTH = 0.08, 0.35
+# Neighbouring targets whose predictions are compared and averaged, and neighbouring sources that vote on a class.
+NEIGHBOURS = 10
+
+# Moving the sources must remove some of the disagreement between neighbouring targets: a share of SLOPE * (confidence -
+# EVEN), where confidence is that of the source classifier on targets. The less confident it is, the less is asked for.
+# If classes have moved far, this share is enough.
+SLOPE, EVEN, IF_FAR = 4.0, 0.85, 0.2
+
+# How far `overlap_interval_` reaches below and above the estimate: a constant, and a factor of the disagreement between
+# neighbouring targets. Chosen so that 90 % of the intervals held the true overlap on the draws used for development.
+# Samples of unknown classes seem to match, so the interval reaches further down than up.
+BELOW, ABOVE = (0.17, 0.22), (0.09, 0.17)
 
 
 class Task(NamedTuple):
@@ -40,6 +49,11 @@ class Task(NamedTuple):
     target: np.ndarray
     p: np.ndarray
     features: np.ndarray  # of the targets, as they were given
+
+    @property
+    def offset(self) -> np.ndarray:
+        """The difference of the means of the domains."""
+        return self.target.mean(axis=0) - self.source.mean(axis=0)
 
 
 @dataclass(eq=False, repr=False)
@@ -62,36 +76,45 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         _, x, y, z = self._split(X, y, sample_domain, labels=True)
         self.classes_, members = np.unique(y, return_inverse=True)
         p = np.eye(len(self.classes_))[members]
-        self._head: Head = self._new_head()
+        self._head: Classifier = self._new_head()
         self.n_iter_ = 1
         matcher = self._scaled_matcher(x, z, members)
         return Task(matcher, matcher.x / self._coordinates.unit, self._coordinates.of(z), p, z)
 
-    def _alternate(
-        self, task: Task, most: int, average: Callable[[np.ndarray], np.ndarray] = lambda q: q
-    ) -> tuple[Matching, Head]:
-        """Alternate plans and fits, at most this many times; `average` smooths the probabilities of targets."""
-        matcher, target, p = task.matcher, task.target, task.p
-        head, alike, unit = self._new_head(), np.ones(len(p)), self._coordinates.unit
-        matching = matcher.by_distance(p, self.beta)
-        if len(target) == 0:
-            head.fit(task.source, p, alike)
-            return matching, head
-        # A first guess: the mean of classifiers fitted on sources moved in two ways. Few tasks mislead both.
-        guesses = []
-        for moved in (matcher.x + (matcher.centre - matcher.x.mean(axis=0)), matching.moved):
-            head.fit(moved / unit, p, alike)
-            guesses.append(head.probabilities(target))
-        q = np.mean(guesses, axis=0)
-        for self.n_iter_ in range(1, most + 1):
-            matching = matcher.by_class(p, average(q), self.kappa, self.beta)
-            together = np.concatenate([matching.moved / unit, target])
-            weights = np.concatenate([alike, _weights(matching.target_share, len(p))])
-            head.fit(together, np.concatenate([p, matching.labels]), weights)
-            before, q = q, head.probabilities(target)
-            if (before.argmax(axis=1) == q.argmax(axis=1)).all():
-                break
-        return matching, head
+    def _first_guess(self, task: Task) -> tuple[Head, np.ndarray]:
+        """A classifier for sources shifted by the difference of the means, and a first guess of the targets' classes.
+
+        The guess is the mean of two classifiers: this one, and one for sources moved by a plan for distances alone. Few
+        tasks mislead both.
+        """
+        matcher, unit, alike = task.matcher, self._coordinates.unit, np.ones(len(task.p))
+        translated, moved = self._new_head(), self._new_head()
+        translated.fit(task.source + task.offset, task.p, alike)
+        moved.fit(matcher.by_distance(task.p, self.beta).moved / unit, task.p, alike)
+        return translated, (translated.probabilities(task.target) + moved.probabilities(task.target)) / 2.0
+
+    def _alternate(self, task: Task, q: np.ndarray, most: int) -> tuple[Matching, Head]:
+        """Alternate plans and fits on moved sources, at most this many times, from a guess of the targets' classes."""
+        head, self.n_iter_ = self._new_head(), 0
+        while True:
+            matching = task.matcher.by_class(task.p, q, self.kappa, self.beta)
+            self._learn(head, task, matching.moved / self._coordinates.unit, matching)
+            self.n_iter_ += 1
+            before, q = q, head.probabilities(task.target)
+            if self.n_iter_ == most or (before.argmax(axis=1) == q.argmax(axis=1)).all():
+                return matching, head
+
+    def _learn(self, head: Head, task: Task, sources: np.ndarray, matching: Matching) -> None:
+        """Fit a classifier on sources, and on the targets with the labels that a plan sends them."""
+        weights = np.concatenate([np.ones(len(sources)), _weights(matching.target_share, len(sources))])
+        both = np.concatenate([sources, task.target])
+        head.fit(both, np.concatenate([task.p, matching.labels]), weights)
+
+    def _fit_sources(self, task: Task) -> Matching:
+        """Fit the classifier on sources alone; an empty plan."""
+        self._head = head = self._new_head()
+        head.fit(task.source, task.p, np.ones(len(task.p)))
+        return task.matcher.by_distance(task.p, self.beta)
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Class probabilities of samples of the target domain; the other arguments are for pipelines, and ignored."""
@@ -121,17 +144,19 @@ class JointMatching(ClassifierMixin, DomainEstimator):
 class JointTransportClassifier(JointMatching):
     """A classifier for an unlabelled target domain, learnt from a labelled source domain that only partly matches it.
 
-    The source classifier is the null hypothesis: transport is used only if it earns its place.
+    The source classifier is the null hypothesis, and every departure from it must earn its place:
 
-    1. The source classifier predicts the targets. A test finds which classes exist in the target; predictions of the
-       others are discounted. Predictions are averaged over neighbouring targets if that helps on held-out sources.
-    2. If the classifier is less confident on targets than on held-out sources, or the targets are far from the sources,
-       transport is tried: plans for the joint cost beta (kappa |x - z|^2 / median - <p, q>), with source labels p and
-       predicted target probabilities q, alternate with fits on the moved sources and on the targets, with the labels
-       that the plan sends them.
-    3. Transport is accepted if it removes a fifth of the disagreement between predictions of neighbouring targets.
-       Otherwise the sources stay where they are, and the source classifier learns from the targets it is most certain
-       of.
+    1. A test finds which classes exist in the target. Plans for the joint cost beta (kappa |x - z|^2 / median - <p, q>)
+       send labels to the targets, where p are source labels and q predicted probabilities of targets. Classes that seem
+       to be absent send little. A second classifier learns from the sources, which stay in place, and from the targets
+       with these labels.
+    2. If classes have moved and the source classifier has lost confidence, moving the sources is tried: plans alternate
+       with fits on moved sources. Moving is accepted if the predictions of neighbouring targets then agree more; the
+       less confident the source classifier is, the less is asked for.
+    3. The answer is a consensus. If the sources stay, its members are both classifiers and the votes of neighbouring
+       sources; the more classes are missing, the larger is the say of neighbouring targets. If the sources move, its
+       members are the source classifier, the one for moved sources, and two for sources shifted by the difference of
+       the means. Then neighbouring targets have all the say.
 
     Parameters
     ----------
@@ -148,14 +173,15 @@ class JointTransportClassifier(JointMatching):
         A scikit-learn classifier with `predict_proba` and sample weights, such as `MLPClassifier()`; multinomial
         logistic regression by default.
     max_iter
-        The largest number of plans for the joint cost; fewer if the predictions no longer change.
+        The largest number of plans with moved sources; fewer if the predictions no longer change.
     batch_size
         The largest number of samples of a domain that are matched at once. Larger domains are matched in random batches
         with the same mixture of classes.
     random_state
         Draws the batches; without effect if one batch is enough.
     guard
-        Whether transport must earn its place. If False, the result of transport is always used.
+        Whether moving the sources must earn its place. If False, the classifier for moved sources is always used, and
+        alone.
 
     Attributes
     ----------
@@ -165,11 +191,11 @@ class JointTransportClassifier(JointMatching):
         The probability that each class exists in the target, as the source classifier sees it: not reliable if
         `adapted_`.
     adapted_, reason_
-        Whether transport was accepted, and why or why not.
+        Whether the sources were moved, and why or why not.
     overlap_, overlap_interval_
         An estimate of the overlap of the domains, which weigh 1 each, and an interval that held the true overlap in
         90 % of the tasks on which its width was chosen. The overlap is the most mass that can move between equal
-        classes. Samples of unknown classes count as matched.
+        classes. In the estimate, samples of unknown classes count as matched.
     transported_mass_
         The mass of the plan.
     source_share_, target_share_
@@ -177,13 +203,13 @@ class JointTransportClassifier(JointMatching):
     active_source_, active_target_
         Which samples are matched: more than half of their weight is transported. (`solution_` has lower thresholds.)
     target_outlier_score_
-        The unmatched share of every target in the plan of the source classifier, averaged over the target and its ten
-        nearest targets: high for groups of samples unlike the sources. A lone outlier scores low.
+        The unmatched share of every target in the first plan, averaged over the target and its ten nearest targets:
+        high for groups of samples unlike the sources. A lone outlier scores low.
     solution_
-        The plan with its certificate: the last one if adapted, otherwise the plan of the source classifier. Sources
+        The last plan with its certificate: with moved sources if adapted, otherwise with sources in place. Sources
         weigh what their class may send. None if there were several batches.
     n_iter_
-        The number of plans for the joint cost; 1 if none was tried.
+        The number of plans with moved sources; 1 if moving was not tried.
 
     Examples
     --------
@@ -220,66 +246,69 @@ class JointTransportClassifier(JointMatching):
         check.instance("guard", self.guard, bool)
         task = self._prepare(X, y, sample_domain)
         if len(task.target) == 0:
-            matching, self._head = self._alternate(task, most)
-            self._publish(matching)
-            self.class_presence_ = self._factors = np.ones(len(self.classes_))
-            self.adapted_, self.reason_, self._neighbours = False, "There are no targets.", None
+            self._publish(self._fit_sources(task))
+            self.class_presence_ = np.ones(len(self.classes_))
+            self.adapted_, self.reason_ = False, "There are no targets."
             self.overlap_, self.overlap_interval_ = 0.0, (0.0, 0.0)
             return self
         null = Unadapted(self._new_head, task.source, task.target, task.p)
         self.class_presence_ = null.presence
-        plan = task.matcher.by_class(task.p, normalised(null.probabilities * null.factors), self.kappa, self.beta)
-        self._publish(self._decide(task, null, most) or plan)
-        unmatched = 1.0 - np.minimum(1.0, plan.target_share)[:, None]
-        self.target_outlier_score_ = averaged(unmatched, unmatched, null.compared_with)[:, 0]
-        self._count = null.averaged_over.shape[1]
-        self._neighbours = null.neighbours if self._count else None
-        self._fitted = self._head.probabilities(task.target)
-        self._estimate_overlap(task, null)
+        neighbours = Neighbours(task.target)
+        nearest = neighbours.of_fitted(NEIGHBOURS)
+        first, plan, in_place = self._learnt_in_place(task, null)
+        before = coherence(null.probabilities.argmax(axis=1), nearest)
+        moved = self._moved(task, null, most, before, nearest)
+        self.adapted_ = moved is not None
+        if moved is None:
+            members: list[Classifier] = [in_place, Votes(task.source, task.p, NEIGHBOURS)]
+            say = 1.0 - float(null.presence.mean())  # the fewer classes there are, the purer are neighbourhoods
+        else:
+            plan, members, say = *moved, 1.0
+        consensus = Consensus([null.head, *members], say, task.target, neighbours, nearest)
+        self._head = consensus if self.guard else members[0]
+        self._publish(plan)
+        unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
+        self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
+        self._estimate_overlap(task, consensus.of_targets.argmax(axis=1), before)
         return self
 
-    def _decide(self, task: Task, null: Unadapted, most: int) -> Matching | None:
-        """Adapt if that is better than not to; returns the last plan of an accepted adaptation."""
-        if self.guard and not null.shift:
-            self.adapted_, self.reason_ = False, "The targets show no sign of a shift."
-        else:
-            matching, head = self._alternate(task, most, null.average)
-            reached = null.coherence_of(null.average(head.probabilities(task.target)))
-            gain = (reached - null.coherence) / max(1.0 - null.coherence, np.finfo(float).eps)
-            self.adapted_ = not self.guard or gain > LEAST_GAIN
-            self.reason_ = _reason(null, reached, self.adapted_) if self.guard else "The guard is switched off."
-            if self.adapted_:
-                self._head, self._factors = head, np.ones(len(self.classes_))
-                return matching
-        self._head, self._factors = null.self_trained(), null.factors
-        return None
+    def _learnt_in_place(self, task: Task, null: Unadapted) -> tuple[Matching, Matching, Head]:
+        """The first and the last plan from the source classifier, and a classifier for sources in place and targets."""
+        head, q, plans = self._new_head(), null.probabilities, []
+        for _ in range(PLANS_IN_PLACE):
+            plans.append(task.matcher.by_class(task.p, normalised(q * null.factors), self.kappa, self.beta))
+            self._learn(head, task, task.source, plans[-1])
+            q = head.probabilities(task.target)
+        return plans[0], plans[-1], head
 
-    def _estimate_overlap(self, task: Task, null: Unadapted) -> None:
+    def _moved(
+        self, task: Task, null: Unadapted, most: int, before: float, nearest: np.ndarray
+    ) -> tuple[Matching, list[Classifier]] | None:
+        """The last plan, and three classifiers for moved sources, if moving earns its place."""
+        if self.guard and null.fits:
+            self.reason_ = null.fits
+            return None
+        translated, q = self._first_guess(task)
+        plan, head = self._alternate(task, q, most)
+        after = coherence(head.probabilities(task.target).argmax(axis=1), nearest)
+        gain = (after - before) / max(1.0 - before, np.finfo(float).eps)
+        asked = SLOPE * (null.confidence - EVEN)
+        accepted = gain > (min(asked, IF_FAR) if null.far else asked)
+        change = f"the agreement of neighbouring targets from {before:.2f} to {after:.2f}"
+        said = f"moving the sources changed {change}." if accepted else f"moving the sources only changed {change}."
+        self.reason_ = f"{null.shift}; {said}" if self.guard else "The guard is switched off."
+        if self.guard and not accepted:
+            return None
+        return plan, [head, translated, Votes(task.source + task.offset, task.p, NEIGHBOURS)]
+
+    def _estimate_overlap(self, task: Task, predicted: np.ndarray, coherent: float) -> None:
         """The mass that could move between equal classes, by the predicted classes of the targets."""
-        predicted = (null.average(self._fitted) * self._factors).argmax(axis=1)
         held = np.bincount(predicted, minlength=len(self.classes_)) / len(predicted)
         self.overlap_ = float(np.minimum(held, task.p.mean(axis=0)).sum())
-        half = HALF_WIDTH[0] + HALF_WIDTH[1] * (1.0 - max(0.0, null.coherence))
-        self.overlap_interval_ = max(0.0, self.overlap_ - half), min(1.0, self.overlap_ + half)
-
-    def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
-        """Class probabilities of samples of the target domain; the other arguments are for pipelines, and ignored."""
-        x = self._checked(X)
-        samples = self._coordinates.of(x)
-        q = self._head.probabilities(samples)
-        if self._neighbours is not None:
-            q = averaged(q, self._fitted, self._neighbours.of(samples, self._count))
-        return normalised(q * self._factors)
+        below, above = (width + factor * (1.0 - max(0.0, coherent)) for width, factor in (BELOW, ABOVE))
+        self.overlap_interval_ = max(0.0, self.overlap_ - below), min(1.0, self.overlap_ + above)
 
 
 def _weights(share: np.ndarray, total: int) -> np.ndarray:
     """Weights of targets that receive labels: together they weigh as much as all sources, unless little arrives."""
     return share * (total / max(share.sum(), LEAST_ARRIVING_MASS * len(share)))
-
-
-def _reason(null: Unadapted, reached: float, adapted: bool) -> str:
-    shift = null.shift[0].upper() + null.shift[1:]
-    change = f"{null.coherence:.2f} to {reached:.2f}"
-    if adapted:
-        return f"{shift}, and transport raised the agreement of neighbouring targets from {change}."
-    return f"{shift}, but transport changed the agreement of neighbouring targets from {change} only."

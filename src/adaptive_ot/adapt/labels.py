@@ -89,7 +89,11 @@ class LabelTransportClassifier(JointMatching):
         if self.reject_label is not None and self.reject_label in self.classes_.tolist():
             remedy = "Choose a label of its own, or None."
             raise InvalidInput("reject_label", "must not be a class of the source", self.reject_label, remedy)
-        matching, self._head = self._alternate(task, PLANS)
+        if len(task.target) == 0:
+            matching = self._fit_sources(task)
+        else:
+            _, q = self._first_guess(task)
+            matching, self._head = self._alternate(task, q, PLANS)
         self._publish(matching)
         self._received = ReceivedLabels(task.features, matching)
         return self

@@ -1,12 +1,9 @@
-"""Neighbours among unlabelled samples: whether their predictions agree, and predictions averaged over them."""
+"""Neighbours: whether their predictions agree, predictions averaged over them, and votes of labelled ones."""
 
 from __future__ import annotations
 
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
-
-# Numbers of neighbours that predictions may be averaged over. Zero comes first: averaging must earn its place.
-COUNTS = (0, 5, 10, 20)
 
 # Two samples coincide if they are this close, in units of the typical distance.
 COINCIDE = 1e-6
@@ -33,46 +30,31 @@ class Neighbours:
         distances, index = self.finder.kneighbors(samples - self.origin, n_neighbors=count + 1)
         return np.where(distances[:, :1] < COINCIDE, index[:, 1:], index[:, :-1])
 
-    def distance_of(self, samples: np.ndarray, count: int) -> float:
-        """The median, over samples, of the mean distance to the nearest fitted ones."""
-        distances, _ = self.finder.kneighbors(samples - self.origin, n_neighbors=min(count, self.most + 1))
-        return float(np.median(distances.mean(axis=1)))
 
-    def distance_of_fitted(self, count: int) -> float:
-        """The same for the fitted samples, each without itself; a tiny number if they coincide."""
-        if self.most == 0:
-            return np.inf
-        distances, _ = self.finder.kneighbors(n_neighbors=min(count, self.most))
-        return max(float(np.median(distances.mean(axis=1))), COINCIDE)
+class Votes:
+    """Class shares among the nearest labelled samples.
+
+    Parameters
+    ----------
+    samples, shares
+        Labelled samples, and the classes of each as probabilities.
+    count
+        How many of them vote. One more vote is shared by all classes, so that no probability is zero.
+    """
+
+    def __init__(self, samples: np.ndarray, shares: np.ndarray, count: int) -> None:
+        self.origin, self.shares = samples.mean(axis=0), shares
+        self.finder = NearestNeighbors(n_neighbors=min(count, len(samples))).fit(samples - self.origin)
+
+    def probabilities(self, samples: np.ndarray) -> np.ndarray:
+        """Class probabilities, one row per sample."""
+        index = self.finder.kneighbors(samples - self.origin, return_distance=False)
+        return (self.shares[index].sum(axis=1) + 1.0 / self.shares.shape[1]) / (index.shape[1] + 1.0)
 
 
 def averaged(own: np.ndarray, others: np.ndarray, index: np.ndarray) -> np.ndarray:
     """The mean of a sample's own probabilities and those of its neighbours, which are rows of `others`."""
     return (own + others[index].sum(axis=1)) / (1 + index.shape[1])
-
-
-def useful_count(index: np.ndarray, probabilities: np.ndarray, members: np.ndarray) -> int:
-    """The number of neighbours over which averaging makes held-out predictions better, by a standard error or more.
-
-    Parameters
-    ----------
-    index
-        The neighbours of labelled samples, nearest first.
-    probabilities
-        Predictions for the same samples by a classifier that was not fitted on them.
-    members
-        Their true classes.
-    """
-    best, gain = 0, 0.0
-    right = probabilities.argmax(axis=1) == members
-    for count in COUNTS:
-        if count > index.shape[1]:
-            break
-        smoothed = averaged(probabilities, probabilities, index[:, :count]).argmax(axis=1) == members
-        change = smoothed.astype(float) - right
-        if change.mean() > max(gain, change.std() / np.sqrt(len(change))):
-            best, gain = count, float(change.mean())
-    return best
 
 
 def coherence(labels: np.ndarray, index: np.ndarray) -> float:

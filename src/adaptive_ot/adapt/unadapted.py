@@ -7,23 +7,20 @@ from collections.abc import Callable
 import numpy as np
 
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead, held_out
-from adaptive_ot.adapt.neighbours import COUNTS, Neighbours, averaged, coherence, useful_count
-from adaptive_ot.adapt.presence import class_presence, normalised
+from adaptive_ot.adapt.presence import class_presence
 
 Head = LinearHead | EstimatorHead
 
-# Neighbours of a target whose predictions are compared with its own, and of a sample whose distance is measured.
-COMPARED = 10
-MEASURED = 5
-
-# Targets show a shift if they are this many times as far from the sources as the sources are from one another.
-FAR = 2.0
-
-# If one class takes more than this share of the targets, confidence must fall below this part to show a shift.
-ONE_CLASS, CLEARLY_LESS = 0.8, 0.95
-
 # The smallest factor of the probabilities of a class that seems to be absent.
 LEAST_FACTOR = 0.05
+
+# There is no shift if classes have moved by less than this part of the distance between two classes. If they have moved
+# further than that distance, there may be one however confident the classifier is.
+DISPLACED, FAR = 0.6, 1.0
+
+# There may be a shift if the most confident quarter of the targets is less confident than this part of the most
+# confident quarter of held-out sources, class by class. (The mean would fall with every target of an unknown class.)
+MOST_CONFIDENT, LESS_CONFIDENT = 0.75, 0.95
 
 # The most samples that are looked at where a part of a domain is enough.
 LOOKED_AT = 4096
@@ -45,73 +42,89 @@ class Unadapted:
     ----------
     head, probabilities
         The classifier fitted on all sources, and its probabilities of the targets.
-    presence
-        The probability that each class exists in the target.
-    coherence
-        How far the predictions of neighbouring targets agree beyond chance.
-    shift
-        Why the classifier may be unfit for the target, or an empty string.
+    presence, factors
+        The probability that each class exists in the target, and what its predictions are multiplied by.
+    displacement
+        How far classes have moved, relative to the distance between two classes.
+    confidence
+        The confidence of the classifier on targets, relative to that on held-out sources of the predicted classes.
     """
 
     def __init__(self, new_head: Callable[[], Head], source: np.ndarray, target: np.ndarray, p: np.ndarray) -> None:
-        self.source, self.target, self.p = source, target, p
         self.head = new_head()
         self.head.fit(source, p, np.ones(len(p)))
         self.probabilities = self.head.probabilities(target)
         members = p.argmax(axis=1)
         part = np.argsort(members, kind="stable")[:: -(-len(p) // LOOKED_AT)]  # of every class
-        known, members = held_out(new_head, source[part], p[part]), members[part]
-        confidence = self.probabilities.max(axis=1).mean() / known.max(axis=1).mean()
-        among_sources = Neighbours(source[part])
-        index = among_sources.of_fitted(max(COUNTS))
-        self.neighbours = Neighbours(target)
-        nearest = self.neighbours.of_fitted(max(COUNTS))
-        count = min(useful_count(index, known, members), nearest.shape[1])
-        self.averaged_over, self.compared_with = nearest[:, :count], nearest[:, :COMPARED]
-        self.presence = class_presence(
-            self.average(self.probabilities), averaged(known, known, index[:, :count]), members
-        )
+        known = held_out(new_head, source[part], p[part])
+        self.presence = class_presence(self.probabilities, known, members[part])
         self.factors = np.maximum(self.presence, LEAST_FACTOR)
-        final = self.final(self.probabilities)
-        self.coherence = self.coherence_of(final)
-        few = target[:: -(-len(target) // LOOKED_AT)]
-        farther = among_sources.distance_of(few, MEASURED) / among_sources.distance_of_fitted(MEASURED)
-        self.shift = ""
-        # If nearly all targets look alike, agreement beyond chance says little: a loss of confidence must be clear.
-        one_class = np.bincount(final.argmax(axis=1)).max() > ONE_CLASS * len(final)
-        if confidence < (CLEARLY_LESS if one_class else 1.0):
-            self.shift = (
-                f"the source classifier is {1 - confidence:.0%} less confident on targets than on held-out sources"
-            )
-        elif farther > FAR:
-            self.shift = f"targets are {farther:.1f} times as far from the sources as sources are from one another"
+        self.displacement = displacement(source, p, target, self.probabilities)
+        self.confidence = relative_confidence(self.probabilities, known)
 
-    def average(self, q: np.ndarray) -> np.ndarray:
-        """Probabilities of the targets, averaged over neighbours if that helps on held-out sources."""
-        return averaged(q, q, self.averaged_over)
+    @property
+    def far(self) -> bool:
+        """Whether classes have moved further than they lie apart."""
+        return self.displacement > FAR
 
-    def final(self, q: np.ndarray) -> np.ndarray:
-        """Averaged probabilities of the targets, less of classes that seem to be absent."""
-        return normalised(self.average(q) * self.factors)
+    @property
+    def fits(self) -> str:
+        """Why the classifier seems to fit the targets, or an empty string if there may be a shift."""
+        if self.displacement < DISPLACED:
+            return f"Classes have moved by only {self.displacement:.0%} of the distance between them."
+        if self.confidence >= LESS_CONFIDENT and not self.far:
+            return "The source classifier is as confident on targets as on held-out sources."
+        return ""
 
-    def coherence_of(self, q: np.ndarray) -> float:
-        """How far the predictions of neighbouring targets agree beyond chance."""
-        return coherence(q.argmax(axis=1), self.compared_with)
+    @property
+    def shift(self) -> str:
+        """What speaks for a shift, where `fits` is empty."""
+        moved = f"Classes have moved by {self.displacement:.0%} of the distance between them"
+        if self.confidence < LESS_CONFIDENT:
+            return f"{moved}, and the source classifier is {1.0 - self.confidence:.0%} less confident on targets"
+        return moved
 
-    def self_trained(self) -> Head:
-        """The classifier after learning from the sources and the half of the targets it is most certain of.
 
-        The half is taken of the predictions of each class, so that no class is lost. Sources stay where they are. More
-        rounds would amplify early mistakes.
-        """
-        final = self.final(self.probabilities)
-        labels, certainty = final.argmax(axis=1), final.max(axis=1)
-        certain = np.zeros(len(labels))
-        for label in np.unique(labels):
-            members = labels == label
-            certain[members] = certainty[members] >= np.median(certainty[members])
-        sources = np.ones(len(self.source))
-        weights = np.concatenate([sources, certain * (len(sources) / certain.sum())])
-        both = np.concatenate([self.source, self.target])
-        self.head.fit(both, np.concatenate([self.p, np.eye(len(self.factors))[labels]]), weights)
-        return self.head
+def displacement(source: np.ndarray, p: np.ndarray, target: np.ndarray, q: np.ndarray) -> float:
+    """The distance between the means of a class in both domains, relative to that between two classes of the source.
+
+    It is a root mean square over the targets. The random part of the means, which depends on the number of samples, is
+    subtracted: without a shift, the result is about zero. It is zero if there is a single class.
+
+    Examples
+    --------
+    >>> p = np.repeat(np.eye(2), 500, axis=0)
+    >>> source, target = np.random.default_rng(0).normal(size=(2, 1000, 3)) + 4 * p[:, :1]
+    >>> displacement(source, p, target, p) < 0.05, round(displacement(source, p, target + 4, p), 1)
+    (True, 1.0)
+    """
+    (x, x_noise, _), (z, z_noise, size) = _class_means(source, p), _class_means(target, q)
+    one, other = np.triu_indices(len(x), 1)
+    if not len(one):
+        return 0.0
+    moved = np.sum((z - x) ** 2, axis=1) - x_noise - z_noise
+    apart = np.median(np.sum((x[one] - x[other]) ** 2, axis=1) - x_noise[one] - x_noise[other])
+    tiny = np.finfo(np.float64).tiny
+    return float(np.sqrt(max(0.0, np.average(moved, weights=size)) / max(apart, tiny)))
+
+
+def _class_means(samples: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The mean of every class, the expected squared error of the mean, and the size of the class."""
+    size = np.maximum(shares.sum(axis=0), np.finfo(np.float64).tiny)
+    means = (shares.T @ samples) / size[:, None]
+    spread = (shares.T @ np.sum(samples**2, axis=1)) / size - np.sum(means**2, axis=1)
+    return means, np.maximum(spread, 0.0) * np.sum((shares / size) ** 2, axis=0), size
+
+
+def relative_confidence(targets: np.ndarray, sources: np.ndarray) -> float:
+    """The confidence of predictions for targets, relative to that of predictions of the same classes for sources.
+
+    Classes differ in how certain their predictions are. Compared class by class, confidence does not depend on which
+    classes the target has.
+    """
+    totals = np.zeros(2)
+    for label, size in zip(*np.unique(targets.argmax(axis=1), return_counts=True), strict=True):
+        levels = [side.max(axis=1)[side.argmax(axis=1) == label] for side in (targets, sources)]
+        if len(levels[1]):
+            totals += size * np.array([np.quantile(level, MOST_CONFIDENT) for level in levels])
+    return float(totals[0] / totals[1]) if totals[1] else 1.0

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_ot.costs import JointCost
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.marginals import Equal, FixedMass, SoftKL
+from adaptive_ot.solve import solve
 from adaptive_ot.workbench.benchmark.method import FeatureMethod, Prediction, classifier, stacked
 
 # Unbalanced transport has no exact solver. The joint cost is scale-free: this much entropy is as much everywhere.
@@ -30,6 +32,19 @@ def labels(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> 
     from adaptive_ot.adapt import LabelTransportClassifier
 
     return _fitted(LabelTransportClassifier(), x_source, y_source, x_target)
+
+
+def in_place(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
+    """Plans that start from the source classifier; it learns the labels they send, and no source moves."""
+    model = classifier().fit(x_source, y_source)
+    p = (y_source[:, None] == model.classes_).astype(float)
+    x = np.concatenate([x_source, *[x_target] * len(model.classes_)])
+    y = np.concatenate([y_source, np.repeat(model.classes_, len(x_target))])
+    for _ in range(2):
+        plan = solve(JointCost(x_source, x_target, p, model.predict_proba(x_target)), solver=Entropic(0.1)).plan
+        sent = p.T @ plan * len(x_source)
+        model = classifier().fit(x, y, sample_weight=np.concatenate([np.ones(len(x_source)), sent.ravel()]))
+    return Prediction(model.predict(x_target))
 
 
 def mapping(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
@@ -65,6 +80,7 @@ def _prediction(model: Any, predicted: np.ndarray) -> Prediction:
 OURS = {
     "AOT (joint)": joint(),
     "AOT (joint), no guard": joint(guard=False),
+    "AOT in place": FeatureMethod(in_place),
     "AOT mapping": FeatureMethod(mapping),
     "AOT labels": FeatureMethod(labels),
     "Kantorovich (joint)": joint(marginals=Equal()),
