@@ -261,7 +261,8 @@ class JointTransportClassifier(JointMatching):
         self.adapted_ = moved is not None
         if moved is None:
             members: list[Classifier] = [in_place, Votes(task.source, task.p, NEIGHBOURS)]
-            say = 1.0 - float(null.presence.mean())  # the fewer classes there are, the purer are neighbourhoods
+            # The fewer classes there are, the purer are neighbourhoods. A presence of 0.5 is no evidence.
+            say = float(np.maximum(0.0, 1.0 - 2.0 * null.presence).mean())
         else:
             plan, members, say = *moved, 1.0
         consensus = Consensus([null.head, *members], say, task.target, neighbours, nearest)
