@@ -36,15 +36,18 @@ def labels(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> 
 
 def in_place(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
     """Plans that start from the source classifier; it learns the labels they send, and no source moves."""
-    model = classifier().fit(x_source, y_source)
-    p = (y_source[:, None] == model.classes_).astype(float)
-    x = np.concatenate([x_source, *[x_target] * len(model.classes_)])
-    y = np.concatenate([y_source, np.repeat(model.classes_, len(x_target))])
+    from adaptive_ot.adapt.heads import EstimatorHead
+
+    classes, members = np.unique(y_source, return_inverse=True)
+    p, alike = np.eye(len(classes))[members], np.ones(len(members))
+    head = EstimatorHead(classifier(), len(classes))
+    head.fit(x_source, p, alike)
     for _ in range(2):
-        plan = solve(JointCost(x_source, x_target, p, model.predict_proba(x_target)), solver=Entropic(0.1)).plan
-        sent = p.T @ plan * len(x_source)
-        model = classifier().fit(x, y, sample_weight=np.concatenate([np.ones(len(x_source)), sent.ravel()]))
-    return Prediction(model.predict(x_target))
+        cost = JointCost(x_source, x_target, p, head.probabilities(x_target))
+        sent = solve(cost, solver=Entropic(0.1)).plan.T @ p * len(p)
+        both, shares = np.concatenate([x_source, x_target]), np.concatenate([p, sent])
+        head.fit(both, shares, np.ones(len(both)))
+    return Prediction(classes[head.probabilities(x_target).argmax(axis=1)])
 
 
 def mapping(x_source: np.ndarray, y_source: np.ndarray, x_target: np.ndarray) -> Prediction:
