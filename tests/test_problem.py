@@ -62,6 +62,27 @@ def test_objective_of_a_forbidden_pair_is_infinite(kind):
     assert problem.objective(plan) == math.inf
 
 
+def test_objective_of_a_large_sparse_plan():
+    size = 70_000  # the number of pairs exceeds 32 bits, the type of the indices
+    diagonal = np.arange(size, dtype=np.int32)
+    matrix = sparse.csr_array((np.full(size, -2.0), (diagonal, diagonal)), shape=(size, size))
+    assert aot.Problem.build(matrix).objective(-matrix) == 4.0 * -size
+
+
+def test_objective_beyond_the_largest_cost_is_infinite():
+    assert aot.Problem.build([[1e300, -1.0]]).objective([[1e90, 0.5]]) == math.inf
+    assert aot.Problem.build([[1e300, -1.0]]).objective([[0.0, 0.5]]) == -0.5
+
+
+@pytest.mark.parametrize("model", [aot.AtMost(), aot.Equal(), aot.FixedMass(0.5), aot.ChiSquareBall(0.1)])
+@pytest.mark.parametrize("size", [1e150, 1e308])
+def test_dual_value_of_huge_potentials(model, size):
+    given = [[1.0, np.inf], [2.0, 3.0]], [10.0, 20.0], [20.0, 10.0]
+    problem = aot.Problem.build(*given, model)
+    assert -math.inf < problem.dual_value([-size, 0.0]) <= aot.solve(*given, marginals=model).value
+    assert problem.dual_value([size, 0.0]) < math.inf
+
+
 @pytest.mark.parametrize("container", PLANS)
 @pytest.mark.parametrize("seed", range(5))
 def test_violation(container, seed):

@@ -142,8 +142,8 @@ class Marginals:
         return float(min((weights.sum() for weights, side in totals if not side.soft), default=math.inf))
 
     def clipped(self, source_potential: np.ndarray) -> np.ndarray:
-        """The nearest potential that is feasible for the dual."""
-        return np.minimum(source_potential, self.sides[0].highest_potential)
+        """The nearest potential that is feasible for the dual and small enough to be summed."""
+        return np.clip(source_potential, -check.LARGEST, self.sides[0].highest_potential)
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         """The lower bound that a (clipped) source potential proves, with lowest_j = min_i C_ij - f_i."""

@@ -66,10 +66,10 @@ class Problem:
         return self.marginals.prescribed(*self._weights())
 
     def objective(self, plan: Any) -> float:
-        """<C, plan> plus the penalty of the model; +inf if mass lies on a forbidden pair."""
+        """<C, plan> plus the penalty of the model; +inf if mass lies on a forbidden pair, or one beyond 1e100."""
         rows, columns, mass = self._support(plan)
         costs = self.cost.entries(rows, columns)
-        if np.isinf(costs).any():
+        if (costs > check.LARGEST).any():
             return math.inf
         return math.fsum(costs * mass) + self._judged(self.marginals.penalty, rows, columns, mass)
 
@@ -119,7 +119,8 @@ class Problem:
         array = check.plan(plan, self.cost.shape)
         if is_sparse(array):
             array = array.tocoo()
-            return (*array.coords, array.data.astype(np.float64))
+            rows, columns = (index.astype(np.int64) for index in array.coords)  # so that products do not overflow
+            return rows, columns, array.data
         rows, columns = np.nonzero(array)
         return rows, columns, array[rows, columns].astype(np.float64)
 
