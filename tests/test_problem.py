@@ -95,6 +95,25 @@ def test_violation(container, seed):
     assert problem.violation(container(plan)) == pytest.approx(max(excess), rel=1e-12)
 
 
+def test_violations_of_each_rule():
+    plan = [[0.75, -0.25], [0.125, 0.0]]
+    expected = {
+        aot.AtMost(): (0.0, 0.375, 0.0),
+        aot.Equal(): (0.375, 0.75, 0.0),
+        aot.FixedMass(0.5): (0.0, 0.375, 0.125),
+        aot.SoftKL(1.0): (0.0, 0.0, 0.0),
+    }
+    for model, (source, target, mass) in expected.items():
+        judgement = aot.Problem.build(np.ones((2, 2)), marginals=model).judge(plan)
+        assert judgement.violations == (source, target, mass, 0.25)
+        assert judgement.mass == 0.625
+    source, target, mass, _ = (
+        aot.Problem.build(np.ones((2, 2)), marginals=aot.ChiSquareBall(0.0)).judge(plan).violations
+    )
+    assert 0 < source < target
+    assert mass == 0.375
+
+
 @pytest.mark.parametrize("container", PLANS)
 def test_violation_of_a_feasible_plan_is_zero(container):
     problem, cost = random_problem(0, "dense")
@@ -118,9 +137,19 @@ def test_c_transform_and_dual_value(kind, seed):
 @pytest.mark.parametrize("rows_at_once", [1, 3, 100])
 def test_c_transform_in_blocks(rows_at_once, monkeypatch):
     problem, cost = random_problem(0, "dense")
-    monkeypatch.setattr("adaptive_ot.problem.NUMBERS_AT_ONCE", rows_at_once * cost.shape[1])
+    monkeypatch.setattr("adaptive_ot.costs.NUMBERS_AT_ONCE", rows_at_once * cost.shape[1])
     f = -np.random.default_rng(0).random(cost.shape[0])
     np.testing.assert_array_equal(problem.c_transform(f), np.minimum(0.0, (cost - f[:, None]).min(axis=0)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transposed(kind):
+    problem, cost = random_problem(4, kind)
+    g = np.random.default_rng(4).standard_normal(cost.shape[1])
+    expected = aot.Problem.build(cost.T, problem.target_weights, problem.source_weights).bound(g)
+    bound = problem.transposed().bound(g)
+    assert bound.value == pytest.approx(expected.value, rel=1e-12)
+    np.testing.assert_allclose(bound.target_potential, expected.target_potential, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)
