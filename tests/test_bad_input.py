@@ -254,6 +254,9 @@ def bad_questions() -> Iterator[Case]:
         yield from refused(judged_by(method), "plan", NOT_NUMBERS | plans, **others)
     for method, others in (("c_transform", {}), ("dual_value", {}), ("gap", {"plan": np.zeros((2, 3))})):
         yield from refused(judged_by(method), "source_potential", NOT_NUMBERS | potentials, **others)
+    yield from refused(aot.certify, "plan", NOT_NUMBERS | plans, cost=COST)
+    yield from refused(aot.certify, "source_potential", without_none(NOT_NUMBERS) | potentials, cost=COST)
+    yield from refused(aot.certify, "target_potential", without_none(NOT_NUMBERS) | potentials, cost=COST.T)
     yield Case(
         "Problem.dual_value: infinite potential of a source without weight",
         lambda **given: aot.Problem.build(COST, [1.0, 0.0]).dual_value(**given),
