@@ -232,11 +232,16 @@ def bad_questions() -> Iterator[Case]:
     yield from refused(barycentric_map, "source_points", {"of another dimension": np.ones((2, 5))}, **PLACES)
     one_stays: Any = lambda **given: aot.solve([[-1.0], [1.0]]).barycentric_map(**given)  # noqa: E731
     yield from refused(one_stays, "source_points", {"missing": None}, target_points=np.ones((1, 2)))
-    plans = entries(COST, NAN, INF) | {
+    plans = entries(COST, NAN, INF, 1e200) | {
         "transposed": COST.T,
         "text of the right shape": np.full((2, 3), "a"),
         "complex of the right shape": np.ones((2, 3), complex),
         "objects of the right shape": np.full((2, 3), object()),
+        "sparse and transposed": sparse.csr_array(COST.T),
+        "sparse and complex": sparse.csr_array(COST * 1j),
+        "sparse with NaN": sparse.csr_array(with_entry(COST, NAN)),
+        "sparse and out of bounds": broken_sparse(),
+        "a sparse vector": sparse.coo_array(np.array([1.0, -2.0])),
     }
     potentials = {
         "too long": [0.0, 0.0, 0.0],
@@ -249,6 +254,9 @@ def bad_questions() -> Iterator[Case]:
         yield from refused(judged_by(method), "plan", NOT_NUMBERS | plans, **others)
     for method, others in (("c_transform", {}), ("dual_value", {}), ("gap", {"plan": np.zeros((2, 3))})):
         yield from refused(judged_by(method), "source_potential", NOT_NUMBERS | potentials, **others)
+    yield from refused(aot.certify, "plan", NOT_NUMBERS | plans, cost=COST)
+    yield from refused(aot.certify, "source_potential", without_none(NOT_NUMBERS) | potentials, cost=COST)
+    yield from refused(aot.certify, "target_potential", without_none(NOT_NUMBERS) | potentials, cost=COST.T)
     yield Case(
         "Problem.dual_value: infinite potential of a source without weight",
         lambda **given: aot.Problem.build(COST, [1.0, 0.0]).dual_value(**given),

@@ -131,6 +131,15 @@ def test_a_pair_of_the_same_model_is_that_model():
     assert aot.solve(cost, marginals=(aot.AtMost(), aot.AtMost())).problem.marginals == aot.AtMost()
 
 
+@pytest.mark.parametrize("marginals", PAIRS.values(), ids=PAIRS)
+def test_transposed(marginals):
+    cost, mu, nu = random_problem(np.random.default_rng(5), marginals)
+    problem = aot.solve(cost, mu, nu, marginals=marginals).problem
+    transposed = problem.transposed()
+    assert transposed.marginals.sides == problem.marginals.sides[::-1] != problem.marginals.sides
+    assert transposed.marginals.transposed().sides == problem.marginals.sides
+
+
 def test_forbidden_pairs_that_leave_no_plan():
     cost = [[1.0, np.inf], [1.0, np.inf]]
     for solver in (aot.Exact(), aot.Entropic(0.1)):

@@ -62,6 +62,27 @@ def test_objective_of_a_forbidden_pair_is_infinite(kind):
     assert problem.objective(plan) == math.inf
 
 
+def test_objective_of_a_large_sparse_plan():
+    size = 70_000  # the number of pairs exceeds 32 bits, the type of the indices
+    diagonal = np.arange(size, dtype=np.int32)
+    matrix = sparse.csr_array((np.full(size, -2.0), (diagonal, diagonal)), shape=(size, size))
+    assert aot.Problem.build(matrix).objective(-matrix) == 4.0 * -size
+
+
+def test_objective_beyond_the_largest_cost_is_infinite():
+    assert aot.Problem.build([[1e300, -1.0]]).objective([[1e90, 0.5]]) == math.inf
+    assert aot.Problem.build([[1e300, -1.0]]).objective([[0.0, 0.5]]) == -0.5
+
+
+@pytest.mark.parametrize("model", [aot.AtMost(), aot.Equal(), aot.FixedMass(0.5), aot.ChiSquareBall(0.1)])
+@pytest.mark.parametrize("size", [1e150, 1e308])
+def test_dual_value_of_huge_potentials(model, size):
+    given = [[1.0, np.inf], [2.0, 3.0]], [10.0, 20.0], [20.0, 10.0]
+    problem = aot.Problem.build(*given, model)
+    assert -math.inf < problem.dual_value([-size, 0.0]) <= aot.solve(*given, marginals=model).value
+    assert problem.dual_value([size, 0.0]) < math.inf
+
+
 @pytest.mark.parametrize("container", PLANS)
 @pytest.mark.parametrize("seed", range(5))
 def test_violation(container, seed):
@@ -72,6 +93,25 @@ def test_violation(container, seed):
     excess += [sum(plan[i]) - problem.source_weights[i] for i in range(n)]
     excess += [sum(plan[:, j]) - problem.target_weights[j] for j in range(m)]
     assert problem.violation(container(plan)) == pytest.approx(max(excess), rel=1e-12)
+
+
+def test_violations_of_each_rule():
+    plan = [[0.75, -0.25], [0.125, 0.0]]
+    expected = {
+        aot.AtMost(): (0.0, 0.375, 0.0),
+        aot.Equal(): (0.375, 0.75, 0.0),
+        aot.FixedMass(0.5): (0.0, 0.375, 0.125),
+        aot.SoftKL(1.0): (0.0, 0.0, 0.0),
+    }
+    for model, (source, target, mass) in expected.items():
+        judgement = aot.Problem.build(np.ones((2, 2)), marginals=model).judge(plan)
+        assert judgement.violations == (source, target, mass, 0.25)
+        assert judgement.mass == 0.625
+    source, target, mass, _ = (
+        aot.Problem.build(np.ones((2, 2)), marginals=aot.ChiSquareBall(0.0)).judge(plan).violations
+    )
+    assert 0 < source < target
+    assert mass == 0.375
 
 
 @pytest.mark.parametrize("container", PLANS)
@@ -97,9 +137,19 @@ def test_c_transform_and_dual_value(kind, seed):
 @pytest.mark.parametrize("rows_at_once", [1, 3, 100])
 def test_c_transform_in_blocks(rows_at_once, monkeypatch):
     problem, cost = random_problem(0, "dense")
-    monkeypatch.setattr("adaptive_ot.problem.NUMBERS_AT_ONCE", rows_at_once * cost.shape[1])
+    monkeypatch.setattr("adaptive_ot.costs.NUMBERS_AT_ONCE", rows_at_once * cost.shape[1])
     f = -np.random.default_rng(0).random(cost.shape[0])
     np.testing.assert_array_equal(problem.c_transform(f), np.minimum(0.0, (cost - f[:, None]).min(axis=0)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_transposed(kind):
+    problem, cost = random_problem(4, kind)
+    g = np.random.default_rng(4).standard_normal(cost.shape[1])
+    expected = aot.Problem.build(cost.T, problem.target_weights, problem.source_weights).bound(g)
+    bound = problem.transposed().bound(g)
+    assert bound.value == pytest.approx(expected.value, rel=1e-12)
+    np.testing.assert_allclose(bound.target_potential, expected.target_potential, rtol=1e-12, atol=1e-14)
 
 
 @pytest.mark.parametrize("kind", KINDS)

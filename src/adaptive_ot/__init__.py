@@ -7,6 +7,7 @@
 
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
+from adaptive_ot.certify import Certificate, certify
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
@@ -22,6 +23,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AdaptiveOTError",
     "AtMost",
+    "Certificate",
     "ChiSquareBall",
     "Cluster",
     "DataError",
@@ -46,6 +48,7 @@ __all__ = [
     "SolutionBatch",
     "Status",
     "Suggestion",
+    "certify",
     "mass_path",
     "solve",
 ]

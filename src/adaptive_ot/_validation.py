@@ -101,21 +101,9 @@ def gpu_cost(given: Any) -> Any:
 
 def sparse_cost(cost: Any) -> sparse.csr_array:
     """Return a float64 CSR copy without duplicates; NaN and -inf are refused."""
-    from scipy import sparse
-
     if cost.ndim != 2:
         raise InvalidInput("cost", "must have two dimensions", cost.ndim, "Reshape it.")
-    if cost.dtype.kind not in REAL:
-        raise InvalidInput("cost", "must hold real numbers", f"dtype {cost.dtype}", "Convert it to float64.")
-    try:
-        # The check and the summing of duplicates work in place, and a copy made by SciPy would share the arrays.
-        cost = copy.deepcopy(cost)
-        # By default SciPy trusts indices, and its compiled code would read out of bounds where they are wrong.
-        if hasattr(cost, "check_format"):
-            cost.check_format(full_check=True)
-        matrix = sparse.csr_array(cost, dtype=np.float64)
-    except ValueError as error:
-        raise InvalidInput("cost", "must be a valid sparse matrix", error, "Build it from rows and columns.") from None
+    matrix = _csr("cost", cost)
     matrix.sum_duplicates()
     bad = ~(matrix.data >= -LARGEST)
     if bad.any():
@@ -123,6 +111,23 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
         _reject_cost(matrix.data[at], (row, int(matrix.indices[at])))
     return matrix
+
+
+def _csr(name: str, given: Any) -> sparse.csr_array:
+    """Return a float64 CSR copy of a SciPy matrix whose indices are valid."""
+    from scipy import sparse
+
+    if given.dtype.kind not in REAL:
+        raise InvalidInput(name, "must hold real numbers", f"dtype {given.dtype}", "Convert it to float64.")
+    try:
+        # The check and the summing of duplicates work in place, and a copy made by SciPy would share the arrays.
+        given = copy.deepcopy(given)
+        # By default SciPy trusts indices, and its compiled code would read out of bounds where they are wrong.
+        if hasattr(given, "check_format"):
+            given.check_format(full_check=True)
+        return sparse.csr_array(given, dtype=np.float64)
+    except ValueError as error:
+        raise InvalidInput(name, "must be a valid sparse matrix", error, "Build it from rows and columns.") from None
 
 
 def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | None = None) -> np.ndarray:
@@ -222,12 +227,18 @@ def potential(name: str, given: Any, size: int) -> np.ndarray:
 
 
 def plan(given: Any, shape: tuple[int, int]) -> Any:
-    """Return a finite dense array or SciPy CSR array of the right shape."""
-    array = to_numpy(given) if is_sparse(given) else _real_array("plan", given)
-    if array.shape != shape:
-        raise InvalidInput("plan", f"must have the shape of the cost {shape}", array.shape, "Transpose it?")
-    if not np.isfinite(array.data if is_sparse(array) else array).all():
-        raise InvalidInput("plan", "must be finite", "NaN or infinity", "Remove these entries.")
+    """Return a finite dense array or float64 SciPy CSR array of the right shape."""
+    array = given if is_sparse(given) else _real_array("plan", given)
+    if tuple(array.shape) != shape:
+        raise InvalidInput("plan", f"must have the shape of the cost {shape}", tuple(array.shape), "Transpose it?")
+    entries: Any = array
+    if is_sparse(array):
+        array = _csr("plan", to_numpy(array) if is_torch_array(array) else array)
+        entries = array.data
+    # Both are NaN if any entry is.
+    if not (float(entries.min(initial=0)) >= -LARGEST and float(entries.max(initial=0)) <= LARGEST):
+        rule = f"must hold finite numbers up to {LARGEST:g}"
+        raise InvalidInput("plan", rule, "NaN, infinity or more", "Remove these entries.")
     return array
 
 

@@ -48,6 +48,24 @@ class Cost(ABC):
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         """The costs of single pairs in float64."""
 
+    @abstractmethod
+    def transposed(self) -> Cost:
+        """The cost with sources and targets exchanged."""
+
+    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
+        """Blocks of rows, each with the index of its first row."""
+        n, m = self.shape
+        step = max(1, NUMBERS_AT_ONCE // max(1, m))
+        for start in range(0, n, step):
+            yield start, self.block(start, min(start + step, n))
+
+    def column_minima(self, f: np.ndarray) -> np.ndarray:
+        """The smallest C_ij - f_i of every target; +inf if all its pairs are forbidden."""
+        lowest = np.full(self.shape[1], np.inf)
+        for start, rows in self.blocks():
+            np.minimum(lowest, (rows - f[start : start + len(rows), None]).min(axis=0), out=lowest)
+        return lowest
+
     def sample(self) -> Any:
         """All stored costs, or the costs of some rows if the matrix is never formed."""
         n = self.shape[0]
@@ -91,6 +109,9 @@ class ArrayCost(Cost):
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return to_numpy(self.array[rows, columns]).astype(np.float64)
 
+    def transposed(self) -> ArrayCost:
+        return ArrayCost.checked(self.array.T, self.kind)
+
     def sample(self) -> Any:
         return self.array
 
@@ -133,6 +154,16 @@ class SparseCost(Cost):
         place = np.searchsorted(keys, wanted)
         keys, costs = np.append(keys, -1), np.append(stored.data, np.inf)  # the last entry stands for every absent pair
         return np.where(keys[place] == wanted, costs[place], np.inf)
+
+    def transposed(self) -> SparseCost:
+        return SparseCost(self.matrix.T)
+
+    def column_minima(self, f: np.ndarray) -> np.ndarray:
+        pairs = self.matrix.tocoo()
+        rows, columns = pairs.coords
+        lowest = np.full(self.shape[1], np.inf)
+        np.minimum.at(lowest, columns, pairs.data - f[rows])
+        return lowest
 
     def sample(self) -> np.ndarray:
         return self.matrix.data
@@ -188,6 +219,18 @@ class PointCost(Cost):
         for part in _parts(len(rows), self.p.shape[1]):
             costs[part] -= self.class_weight * np.einsum("ij,ij->i", self.p[rows[part]], self.q[columns[part]])
         return costs
+
+    def transposed(self) -> PointCost:
+        return PointCost(
+            self.kind,
+            self.z,
+            self.x,
+            self.q,
+            self.p,
+            distance_weight=self.distance_weight,
+            class_weight=self.class_weight,
+            offset=self.offset,
+        )
 
 
 class DistanceCost(PointCost):

@@ -10,6 +10,7 @@ rules. Engines read only what a model declares, so a new model needs only a subc
 
 from __future__ import annotations
 
+import copy
 import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -38,6 +39,15 @@ class Bound(NamedTuple):
     value: float
     target_potential: np.ndarray
     price: float = 0.0
+
+
+class Violations(NamedTuple):
+    """The largest amount by which row sums, column sums, the mass and negative entries of a plan break a rule."""
+
+    source: float
+    target: float
+    mass: float = 0.0
+    negative: float = 0.0
 
 
 class Refusal(NamedTuple):
@@ -141,9 +151,17 @@ class Marginals:
         totals = zip((mu, nu), self.sides, strict=True)
         return float(min((weights.sum() for weights, side in totals if not side.soft), default=math.inf))
 
+    def transposed(self) -> Marginals:
+        """The same model with the rules for rows and columns exchanged."""
+        if self.sides[0] == self.sides[1]:
+            return self
+        model = copy.copy(self)
+        object.__setattr__(model, "sides", self.sides[::-1])
+        return model
+
     def clipped(self, source_potential: np.ndarray) -> np.ndarray:
-        """The nearest potential that is feasible for the dual."""
-        return np.minimum(source_potential, self.sides[0].highest_potential)
+        """The nearest potential that is feasible for the dual and small enough to be summed."""
+        return np.clip(source_potential, -check.LARGEST, self.sides[0].highest_potential)
 
     def bound(self, mu: np.ndarray, nu: np.ndarray, f: np.ndarray, lowest: np.ndarray) -> Bound:
         """The lower bound that a (clipped) source potential proves, with lowest_j = min_i C_ij - f_i."""
@@ -152,7 +170,11 @@ class Marginals:
 
     def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         """The largest amount by which the marginals break a rule."""
-        return max(self.sides[0].violation(mu, r), self.sides[1].violation(nu, c))
+        return max(self.violations(mu, nu, r, c))
+
+    def violations(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> Violations:
+        """The largest amount by which the marginals break each of the rules."""
+        return Violations(self.sides[0].violation(mu, r), self.sides[1].violation(nu, c))
 
     def penalty(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
         """What the objective adds to the cost of the plan."""
@@ -247,8 +269,9 @@ class FixedMass(Marginals):
         g = np.minimum(lowest - price, 0.0)
         return Bound(_sum(mu * f) + _sum(nu * g) + price * amount, g, price)
 
-    def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        return max(super().violation(mu, nu, r, c), abs(float(r.sum()) - self.prescribed(mu, nu)))
+    def violations(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> Violations:
+        off = abs(float(r.sum()) - self.prescribed(mu, nu))
+        return super().violations(mu, nu, r, c)._replace(mass=off)
 
 
 @dataclass(frozen=True)
@@ -353,14 +376,16 @@ class ChiSquareBall(Marginals):
         cut[weigh] = ball.cut(potential[weigh])
         return total * ball.lowest_mean(cut[weigh]), cut
 
-    def violation(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> float:
-        worst = abs(float(r.sum()) - float(mu.sum()))
-        for weights, side in ((mu, r), (nu, c)):
-            off = np.divide(side - weights, np.sqrt(weights), out=np.zeros(side.size), where=weights > 0)
-            root = math.sqrt(weights.sum())
-            outside = root * max(0.0, math.sqrt(off @ off) - math.sqrt(self.rho) * root)
-            worst = max(worst, outside, float(side[weights == 0].max(initial=0.0)))
-        return worst
+    def violations(self, mu: np.ndarray, nu: np.ndarray, r: np.ndarray, c: np.ndarray) -> Violations:
+        off = abs(float(r.sum()) - float(mu.sum()))
+        return Violations(self._outside(mu, r), self._outside(nu, c), mass=off)
+
+    def _outside(self, weights: np.ndarray, sums: np.ndarray) -> float:
+        """How far sums are outside the ball; points without weight must not carry mass."""
+        off = np.divide(sums - weights, np.sqrt(weights), out=np.zeros(sums.size), where=weights > 0)
+        root = math.sqrt(weights.sum())
+        outside = root * max(0.0, math.sqrt(off @ off) - math.sqrt(self.rho) * root)
+        return max(outside, float(sums[weights == 0].max(initial=0.0)))
 
 
 @dataclass(frozen=True)
@@ -390,6 +415,9 @@ class PerSide(Marginals):
         object.__setattr__(self, "sides", sides)
         object.__setattr__(self, "title", f"Semi-relaxed transport ({names})")
         object.__setattr__(self, "no_exact_form", self.source.no_exact_form or self.target.no_exact_form)
+
+    def transposed(self) -> Marginals:
+        return PerSide(self.target, self.source)
 
 
 def as_marginals(given: Any) -> Marginals:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
-from adaptive_ot.costs import NUMBERS_AT_ONCE, Cost, as_cost
-from adaptive_ot.marginals import Bound, Marginals, as_marginals
+from adaptive_ot.costs import Cost, as_cost
+from adaptive_ot.marginals import Bound, Marginals, Violations, as_marginals
+
+
+class Judgement(NamedTuple):
+    """What a `Problem` finds out about a plan."""
+
+    value: float
+    mass: float
+    violations: Violations
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,17 +73,27 @@ class Problem:
         return self.marginals.prescribed(*self._weights())
 
     def objective(self, plan: Any) -> float:
-        """<C, plan> plus the penalty of the model; +inf if mass lies on a forbidden pair."""
-        rows, columns, mass = self._support(plan)
-        costs = self.cost.entries(rows, columns)
-        if np.isinf(costs).any():
-            return math.inf
-        return math.fsum(costs * mass) + self._judged(self.marginals.penalty, rows, columns, mass)
+        """<C, plan> plus the penalty of the model; +inf if mass lies on a forbidden pair, or one beyond 1e100."""
+        return self.judge(plan).value
 
     def violation(self, plan: Any) -> float:
         """The largest amount by which an entry or a marginal of `plan` breaks its constraint."""
+        return max(self.judge(plan).violations)
+
+    def judge(self, plan: Any) -> Judgement:
+        """The objective and the mass of `plan`, and the amounts by which it breaks its constraints."""
         rows, columns, mass = self._support(plan)
-        return max(float((-mass).max(initial=0.0)), self._judged(self.marginals.violation, rows, columns, mass))
+        costs = self.cost.entries(rows, columns)
+        mu, nu = self._weights()
+        index = zip((rows, columns), self.cost.shape, strict=True)
+        sums = [np.bincount(side, mass, size).astype(np.float64) for side, size in index]
+        negative = float((-mass).max(initial=0.0))
+        violations = self.marginals.violations(mu, nu, *sums)._replace(negative=negative)
+        if (costs > check.LARGEST).any():
+            value = math.inf
+        else:
+            value = math.fsum(costs * mass) + self.marginals.penalty(mu, nu, *sums)
+        return Judgement(value, math.fsum(mass), violations)
 
     def c_transform(self, source_potential: Any) -> np.ndarray:
         """The best target potential that goes with a source potential: min_i C_ij - f_i, or 0 where the model says so.
@@ -93,17 +110,11 @@ class Problem:
         """The lower bound that a source potential proves, with the target potential and price of mass behind it."""
         given = check.potential("source_potential", source_potential, self.cost.shape[0])
         potential = self.marginals.clipped(given)
-        lowest = np.full(self.cost.shape[1], np.inf)
-        for start, rows in self.blocks():
-            np.minimum(lowest, (rows - potential[start : start + len(rows), None]).min(axis=0), out=lowest)
-        return self.marginals.bound(*self._weights(), potential, lowest)
+        return self.marginals.bound(*self._weights(), potential, self.cost.column_minima(potential))
 
-    def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Blocks of rows of the cost, each with the index of its first row."""
-        n, m = self.cost.shape
-        step = max(1, NUMBERS_AT_ONCE // max(1, m))
-        for start in range(0, n, step):
-            yield start, self.cost.block(start, min(start + step, n))
+    def transposed(self) -> Problem:
+        """The problem with sources and targets exchanged; its `bound` is that of a target potential."""
+        return Problem(self.cost.transposed(), self.target_weights, self.source_weights, self.marginals.transposed())
 
     def gap(self, plan: Any, source_potential: Any) -> float:
         """An upper bound on how far a feasible `plan` is from optimal, as proved by `source_potential`.
@@ -119,11 +130,7 @@ class Problem:
         array = check.plan(plan, self.cost.shape)
         if is_sparse(array):
             array = array.tocoo()
-            return (*array.coords, array.data.astype(np.float64))
+            rows, columns = (index.astype(np.int64) for index in array.coords)  # so that products do not overflow
+            return rows, columns, array.data
         rows, columns = np.nonzero(array)
         return rows, columns, array[rows, columns].astype(np.float64)
-
-    def _judged(self, judge: Callable[..., float], rows: np.ndarray, columns: np.ndarray, mass: np.ndarray) -> float:
-        """Apply a method of the model to the marginals of a plan."""
-        index = zip((rows, columns), self.cost.shape, strict=True)
-        return judge(*self._weights(), *(np.bincount(side, mass, size).astype(np.float64) for side, size in index))

@@ -211,7 +211,7 @@ def nothing_to_move(problem: Problem) -> Solution:
     # A side without weight may have any potential; a low one does not constrain the other side.
     f = np.full(mu.size, FAR if marginals.sides[0].soft else 0.0)
     if not mu.any() and not marginals.sides[0].soft:
-        for start, costs in problem.blocks():
+        for start, costs in problem.cost.blocks():
             f[start : start + len(costs)] = costs.min(axis=1, initial=0.0)
     bound, value = problem.bound(f), marginals.penalty(mu, nu, rows, columns)
     return Solution.certified(
