@@ -45,8 +45,10 @@ class TransportAdapter(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):
     ----------
     sample_weight_
         A weight for every fitted sample, in their order.
-    transported_mass_, source_share_, target_share_, active_source_, active_target_, target_outlier_score_, solution_
+    transported_mass_, source_share_, target_share_, active_source_, active_target_, solution_
         As for `JointTransportClassifier`.
+    target_outlier_score_
+        The unmatched share of every target.
 
     Examples
     --------

@@ -28,11 +28,13 @@ LEAST_ARRIVING_MASS = 0.1
 PLANS_IN_PLACE = 2
 
 # Neighbouring targets whose predictions are compared and averaged, and neighbouring sources that vote on a class.
+# With fewer targets, fewer of them: the neighbours of a target should not be all targets.
 NEIGHBOURS = 10
+TARGETS_PER_NEIGHBOUR = 5
 
 # Moving the sources must remove some of the disagreement between neighbouring targets: a share of SLOPE * (confidence -
-# EVEN), where confidence is that of the source classifier on targets. The less confident it is, the less is asked for.
-# If classes have moved far, this share is enough.
+# EVEN), where confidence is that of the source classifier on targets. The less confident it is, the less is asked for;
+# below EVEN, agreement may even fall. If classes have moved far, this share is enough.
 SLOPE, EVEN, IF_FAR = 4.0, 0.85, 0.2
 
 # How far `overlap_interval_` reaches below and above the estimate: a constant, and a factor of the disagreement between
@@ -71,6 +73,8 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         return hasattr(self, "transported_mass_")
 
     def _prepare(self, X: Any, y: Any, sample_domain: Any) -> Task:
+        if hasattr(self, "transported_mass_"):
+            del self.transported_mass_  # if this fit fails, there is no model
         check.number("kappa", self.kappa, minimum=0.0)
         check.number("beta", self.beta, minimum=0.0)
         _, x, y, z = self._split(X, y, sample_domain, labels=True)
@@ -147,16 +151,17 @@ class JointTransportClassifier(JointMatching):
     The source classifier is the null hypothesis, and every departure from it must earn its place:
 
     1. A test finds which classes exist in the target. Plans for the joint cost beta (kappa |x - z|^2 / median - <p, q>)
-       send labels to the targets, where p are source labels and q predicted probabilities of targets. Classes that seem
-       to be absent send little. A second classifier learns from the sources, which stay in place, and from the targets
-       with these labels.
-    2. If classes have moved and the source classifier has lost confidence, moving the sources is tried: plans alternate
-       with fits on moved sources. Moving is accepted if the predictions of neighbouring targets then agree more; the
-       less confident the source classifier is, the less is asked for.
+       send labels to the targets, where p are source labels and q predicted probabilities of targets. Predictions of
+       classes that seem to be absent count little. A second classifier learns from the sources, which stay in place,
+       and from the targets with these labels.
+    2. If classes have moved, and far or the source classifier has lost confidence, moving the sources is tried: plans
+       alternate with fits on moved sources. Moving is accepted if the predictions of neighbouring targets then agree
+       more. The less confident the source classifier is, the less is asked for; if it has lost much, agreement may even
+       fall.
     3. The answer is a consensus. If the sources stay, its members are both classifiers and the votes of neighbouring
        sources; the more classes are missing, the larger is the say of neighbouring targets. If the sources move, its
        members are the source classifier, the one for moved sources, and two for sources shifted by the difference of
-       the means. Then neighbouring targets have all the say.
+       the means, and the answer is averaged over a target and its neighbours.
 
     Parameters
     ----------
@@ -171,7 +176,7 @@ class JointTransportClassifier(JointMatching):
         `Entropic(0.1)` by default, or `Exact()`.
     estimator
         A scikit-learn classifier with `predict_proba` and sample weights, such as `MLPClassifier()`; multinomial
-        logistic regression by default.
+        logistic regression by default. If its probabilities are always near 0 or 1, a loss of confidence goes unseen.
     max_iter
         The largest number of plans with moved sources; fewer if the predictions no longer change.
     batch_size
@@ -209,7 +214,7 @@ class JointTransportClassifier(JointMatching):
         The last plan with its certificate: with moved sources if adapted, otherwise with sources in place. Sources
         weigh what their class may send. None if there were several batches.
     n_iter_
-        The number of plans with moved sources; 1 if moving was not tried.
+        The number of plans with moved sources, accepted or not; 1 if moving was not tried.
 
     Examples
     --------
@@ -254,7 +259,7 @@ class JointTransportClassifier(JointMatching):
         null = Unadapted(self._new_head, task.source, task.target, task.p)
         self.class_presence_ = null.presence
         neighbours = Neighbours(task.target)
-        nearest = neighbours.of_fitted(NEIGHBOURS)
+        nearest = neighbours.of_fitted(min(NEIGHBOURS, len(task.target) // TARGETS_PER_NEIGHBOUR))
         first, plan, in_place = self._learnt_in_place(task, null)
         before = coherence(null.probabilities.argmax(axis=1), nearest)
         moved = self._moved(task, null, most, before, nearest)
@@ -270,7 +275,8 @@ class JointTransportClassifier(JointMatching):
         self._publish(plan)
         unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
         self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
-        self._estimate_overlap(task, consensus.of_targets.argmax(axis=1), before)
+        predicted = consensus.of_targets if self.guard else self._head.probabilities(task.target)
+        self._estimate_overlap(task, predicted.argmax(axis=1), before)
         return self
 
     def _learnt_in_place(self, task: Task, null: Unadapted) -> tuple[Matching, Matching, Head]:
@@ -286,8 +292,8 @@ class JointTransportClassifier(JointMatching):
         self, task: Task, null: Unadapted, most: int, before: float, nearest: np.ndarray
     ) -> tuple[Matching, list[Classifier]] | None:
         """The last plan, and three classifiers for moved sources, if moving earns its place."""
-        if self.guard and null.fits:
-            self.reason_ = null.fits
+        if self.guard and null.reason_to_stay:
+            self.reason_ = null.reason_to_stay
             return None
         translated, q = self._first_guess(task)
         plan, head = self._alternate(task, q, most)

@@ -62,8 +62,10 @@ class LabelTransportClassifier(JointMatching):
 
     Attributes
     ----------
-    classes_, transported_mass_, source_share_, target_share_, active_source_, active_target_, target_outlier_score_
-        As for `JointTransportClassifier`; also `solution_`.
+    classes_, transported_mass_, source_share_, target_share_, active_source_, active_target_, solution_
+        As for `JointTransportClassifier`.
+    target_outlier_score_
+        The unmatched share of every target.
 
     Examples
     --------

@@ -25,9 +25,6 @@ EPSILON = 0.1
 # standard deviation of all distances if that is less: between domains far apart, distances hardly differ.
 CLEARLY = 0.1
 
-# The smallest part of a class that may be sent, whatever the target holds of it: negligible, but not zero.
-SMALLEST_CAPACITY = 1e-6
-
 # A sample is matched if more than this share of its weight is transported. (A sample of a `Solution` is active already
 # if it carries any mass, or more than 1 % of its weight in an entropic plan.)
 MATCHED = 0.5
@@ -133,15 +130,14 @@ class Matcher:
     def by_class(self, p: np.ndarray, q: np.ndarray, kappa: float, beta: float) -> Matching:
         """Match by features and classes, with the scale-free joint cost beta (kappa |x - z|^2 / median - <p, q>).
 
-        Under adaptive transport every class has a capacity: it sends at most as much as the target seems to hold of it.
-        Otherwise a class missing in the target would take targets from other classes, and a classifier would learn it
-        from them. The probabilities q are corrected for the same class shares.
+        Under adaptive transport, a class that the target seems to hold more of may send more than its weight, and a
+        class that it seems to hold less of may send less. The probabilities q are corrected for the same class shares.
         """
         capacity = np.ones(len(p))
         if self.marginals == AtMost():
             shares = p.mean(axis=0)
             held, q = label_shift(q, shares)
-            capacity = p @ np.maximum(held / shares, SMALLEST_CAPACITY)
+            capacity = p @ (held / shares)
 
         def cost(batch: MatchedBatch) -> np.ndarray:
             dtype = batch.distances.dtype

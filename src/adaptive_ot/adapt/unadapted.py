@@ -22,6 +22,9 @@ DISPLACED, FAR = 0.6, 1.0
 # confident quarter of held-out sources, class by class. (The mean would fall with every target of an unknown class.)
 MOST_CONFIDENT, LESS_CONFIDENT = 0.75, 0.95
 
+# Fewer targets are too few to tell a shift.
+FEWEST = 50
+
 # The most samples that are looked at where a part of a domain is enough.
 LOOKED_AT = 4096
 
@@ -68,17 +71,20 @@ class Unadapted:
         return self.displacement > FAR
 
     @property
-    def fits(self) -> str:
+    def reason_to_stay(self) -> str:
         """Why the classifier seems to fit the targets, or an empty string if there may be a shift."""
+        if len(self.probabilities) < FEWEST:
+            return f"There are fewer than {FEWEST} targets: too few to tell a shift."
         if self.displacement < DISPLACED:
             return f"Classes have moved by only {self.displacement:.0%} of the distance between them."
-        if self.confidence >= LESS_CONFIDENT and not self.far:
+        one_class = np.ptp(self.probabilities.argmax(axis=1)) == 0  # then neighbours have nothing to disagree on
+        if self.confidence >= LESS_CONFIDENT and (one_class or not self.far):
             return "The source classifier is as confident on targets as on held-out sources."
         return ""
 
     @property
     def shift(self) -> str:
-        """What speaks for a shift, where `fits` is empty."""
+        """What speaks for a shift, where there is no reason to stay."""
         moved = f"Classes have moved by {self.displacement:.0%} of the distance between them"
         if self.confidence < LESS_CONFIDENT:
             return f"{moved}, and the source classifier is {1.0 - self.confidence:.0%} less confident on targets"
@@ -89,7 +95,7 @@ def displacement(source: np.ndarray, p: np.ndarray, target: np.ndarray, q: np.nd
     """The distance between the means of a class in both domains, relative to that between two classes of the source.
 
     It is a root mean square over the targets. The random part of the means, which depends on the number of samples, is
-    subtracted: without a shift, the result is about zero. It is zero if there is a single class.
+    subtracted: without a shift, the result is about zero. It is zero if the means of the classes do not differ.
 
     Examples
     --------
@@ -104,8 +110,7 @@ def displacement(source: np.ndarray, p: np.ndarray, target: np.ndarray, q: np.nd
         return 0.0
     moved = np.sum((z - x) ** 2, axis=1) - x_noise - z_noise
     apart = np.median(np.sum((x[one] - x[other]) ** 2, axis=1) - x_noise[one] - x_noise[other])
-    tiny = np.finfo(np.float64).tiny
-    return float(np.sqrt(max(0.0, np.average(moved, weights=size)) / max(apart, tiny)))
+    return float(np.sqrt(max(0.0, np.average(moved, weights=size)) / apart)) if apart > 0 else 0.0
 
 
 def _class_means(samples: np.ndarray, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from adaptive_ot.deep import Result
 
+# Less probable classes are said to be missing; 0.5 would be no evidence.
+ABSENT = 0.3
+
 LABELS_IGNORED = "those of the target are ignored: none of them is a class of the source"
 
 
@@ -71,7 +74,7 @@ def absent(presence: dict[str, float]) -> str:
     >>> absent({"cat": 1.0, "dog": 0.02}), absent({"cat": 1.0})
     ('dog', 'none')
     """
-    return ", ".join(name for name, probability in presence.items() if probability < 0.5) or "none"
+    return ", ".join(name for name, probability in presence.items() if probability < ABSENT) or "none"
 
 
 def last_price(price: float) -> str:
