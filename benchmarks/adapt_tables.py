@@ -2,7 +2,7 @@
 
     python benchmarks/adapt_tables.py
 
-It reads adapt_held.json, adapt_pacs.json and adapt_digits.json, which are files `results.json` of
+It reads adapt_held.json, adapt_pacs.json, adapt_digits.json and adapt_pacs_draws.json: results of
 `adaptive-ot benchmark features`. Means are taken over tasks and seeds first, then over the pairs of data and shift,
 which count alike.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -42,20 +43,21 @@ class Cell(NamedTuple):
     block: tuple[str, str]
     overlap: str
     task: str
+    seed: int
     method: str
     numbers: dict[str, float]
 
 
-def read() -> list[Cell]:
+def read(files: Iterable[str] = FILES) -> list[Cell]:
     cells = []
-    for file in FILES:
+    for file in files:
         found = json.loads((measure.RESULTS / f"adapt_{file}.json").read_text())
         condition = {}
         for name, tasks in found["plan"]["conditions"].items():
             condition |= {(group, task): name.split(", ") for group, task in tasks}
         for cell in found["cells"]:
             shift, overlap = condition[cell["group"], cell["task"]]
-            cells.append(Cell((file, shift), overlap, cell["task"], cell["method"], cell["numbers"]))
+            cells.append(Cell((file, shift), overlap, cell["task"], cell["seed"], cell["method"], cell["numbers"]))
     return cells
 
 
@@ -102,6 +104,7 @@ def main() -> None:
         name = f"{FILES[block[0]]}, {SHIFTS[block[1]]}"
         row(name, [accuracy[OURS, block, each] - accuracy[NONE, block, each] for each in every], "{:+.1f}")
     harmed(cells)
+    by_draw(read(["pacs_draws"]))
     overlap_estimates(cells, large)
     heading("score", *(f"{FILES[file]}, {SHIFTS[shift]}" for file, shift in blocks), "mean")
     for name, (method, number) in SCORES.items():
@@ -116,9 +119,23 @@ def harmed(cells: list[Cell]) -> None:
         by_task[cell.block, cell.task][cell.method].append(100 * cell.numbers["accuracy"])
     change = {task: np.mean(of[OURS]) - np.mean(of[NONE]) for task, of in by_task.items()}
     worst = sorted((loss, *task) for task, loss in change.items() if loss < -3)
-    print(f"\n{len(worst)} of {len(change)} tasks lose more than 3 points:")
+    for name, far in (("small", False), ("large", True)):
+        changes = [change[task] for task in change if (task[0][1] == "domains") == far]
+        print(f"\n{name} shift: {len(changes)} tasks, the worst change is {min(changes):+.1f} points")
+    print(f"{len(worst)} of {len(change)} tasks lose more than 3 points:")
     for loss, (file, _), task in worst:
         print(f"  {FILES[file]}, {task}: {loss:.1f}")
+
+
+def by_draw(cells: list[Cell]) -> None:
+    """Print the means over pairs of domains for each draw of classes."""
+    seeds = sorted({cell.seed for cell in cells})
+    heading("PACS, one domain to another, by draw", *map(str, seeds), "mean")
+    for overlap in dict.fromkeys(cell.overlap for cell in cells):
+        for method in (NONE, OURS):
+            given = {"overlap": overlap, "method": method}
+            values = [mean_of(cells, "accuracy", seed=seed, **given) for seed in seeds]
+            row(f"{method}, {OVERLAPS[overlap]}", [*values, mean_of(cells, "accuracy", **given)])
 
 
 def overlap_estimates(cells: list[Cell], large: list[tuple[str, str]]) -> None:

@@ -270,12 +270,15 @@ class JointTransportClassifier(JointMatching):
             say = float(np.maximum(0.0, 1.0 - 2.0 * null.presence).mean())
         else:
             plan, members, say = *moved, 1.0
-        consensus = Consensus([null.head, *members], say, task.target, neighbours, nearest)
-        self._head = consensus if self.guard else members[0]
+        if self.guard:
+            self._head = consensus = Consensus([null.head, *members], say, task.target, neighbours, nearest)
+            predicted = consensus.of_targets
+        else:
+            self._head = members[0]
+            predicted = self._head.probabilities(task.target)
         self._publish(plan)
         unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
         self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
-        predicted = consensus.of_targets if self.guard else self._head.probabilities(task.target)
         self._estimate_overlap(task, predicted.argmax(axis=1), before)
         return self
 
