@@ -100,17 +100,18 @@ class Fixed:
 
 
 @given(st.integers(0, 10**6), st.integers(1, 4), st.floats(0, 1))
-def test_a_consensus_is_a_geometric_mean(seed, members, say):
+def test_a_consensus_is_a_weighted_geometric_mean(seed, members, say):
     rng = np.random.default_rng(seed)
     targets = np.arange(8.0)[:, None]
-    answers = rng.dirichlet(np.ones(3), size=(members, 8))
+    answers, weights = rng.dirichlet(np.ones(3), size=(members, 8)), rng.uniform(0.1, 5.0, size=members)
     neighbours = Neighbours(targets)
     nearest = neighbours.of_fitted(3)
-    model = Consensus([Fixed(each) for each in answers], say, targets, neighbours, nearest)
+    classifiers = [Fixed(each) for each in answers]
+    model = Consensus(list(zip(classifiers, weights, strict=True)), say, targets, neighbours, nearest)
     said = model.probabilities(targets)
     np.testing.assert_allclose(said.sum(axis=1), 1.0)
     np.testing.assert_allclose(said, model.of_targets)  # no target is its own neighbour
-    alone = np.exp(np.log(answers).mean(axis=0))
+    alone = np.exp(np.average(np.log(answers), axis=0, weights=weights))
     alone /= alone.sum(axis=1, keepdims=True)
     expected = alone ** (1 - say) * averaged(alone, alone, nearest) ** say
     np.testing.assert_allclose(said, expected / expected.sum(axis=1, keepdims=True), atol=1e-5)
@@ -120,7 +121,7 @@ def test_one_member_does_not_rule_a_class_out():
     targets = np.arange(2.0)[:, None]
     sure, other = np.array([[1.0, 0.0]] * 2), np.array([[1e-9, 1.0 - 1e-9]] * 2)
     neighbours = Neighbours(targets)
-    said = Consensus([Fixed(sure), Fixed(other)], 0.0, targets, neighbours, neighbours.of_fitted(1))
+    said = Consensus([(Fixed(sure), 1.0), (Fixed(other), 1.0)], 0.0, targets, neighbours, neighbours.of_fitted(1))
     np.testing.assert_allclose(said.of_targets, 0.5, atol=1e-6)
 
 

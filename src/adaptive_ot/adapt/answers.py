@@ -21,12 +21,12 @@ class Classifier(Protocol):
 
 
 class Consensus:
-    """The geometric mean of classifiers, with a say of neighbouring targets: few tasks mislead all of them.
+    """The weighted geometric mean of classifiers, with a say of neighbouring targets: few tasks mislead all of them.
 
     Parameters
     ----------
     members
-        The classifiers.
+        The classifiers with their weights.
     say
         The weight of the average over a sample and its neighbouring targets; the rest is the sample's own. Both are
         weighted in logarithms.
@@ -41,23 +41,26 @@ class Consensus:
 
     def __init__(
         self,
-        members: Sequence[Classifier],
+        members: Sequence[tuple[Classifier, float]],
         say: float,
         targets: np.ndarray,
         neighbours: Neighbours,
         nearest: np.ndarray,
     ) -> None:
         self.members, self.say, self.neighbours, self.count = members, say, neighbours, nearest.shape[1]
-        self.fitted = self._mean(targets)
+        self.fitted = mean(members, targets)
         self.of_targets = self._heard(self.fitted, nearest)
 
     def probabilities(self, x: np.ndarray) -> np.ndarray:
         """Class probabilities, one row per sample."""
-        return self._heard(self._mean(x), self.neighbours.of(x, self.count))
+        return self._heard(mean(self.members, x), self.neighbours.of(x, self.count))
 
     def _heard(self, own: np.ndarray, nearest: np.ndarray) -> np.ndarray:
         return normalised(own ** (1.0 - self.say) * averaged(own, self.fitted, nearest) ** self.say)
 
-    def _mean(self, x: np.ndarray) -> np.ndarray:
-        logarithms = [np.log(np.maximum(member.probabilities(x), LEAST_PROBABILITY)) for member in self.members]
-        return normalised(np.exp(np.mean(logarithms, axis=0)))
+
+def mean(members: Sequence[tuple[Classifier, float]], x: np.ndarray) -> np.ndarray:
+    """The weighted geometric mean of the probabilities, one row per sample."""
+    weights = np.array([weight for _, weight in members])
+    logarithms = [np.log(np.maximum(member.probabilities(x), LEAST_PROBABILITY)) for member, _ in members]
+    return normalised(np.exp(np.tensordot(weights / weights.sum(), logarithms, axes=1)))

@@ -10,7 +10,7 @@ from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
 from adaptive_ot import _validation as check
-from adaptive_ot.adapt.answers import Classifier, Consensus
+from adaptive_ot.adapt.answers import Classifier, Consensus, mean
 from adaptive_ot.adapt.domains import DomainEstimator
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matcher, Matching
@@ -37,6 +37,13 @@ TARGETS_PER_NEIGHBOUR = 5
 # below EVEN, agreement may even fall. If classes have moved far, this share is enough.
 SLOPE, EVEN, IF_FAR = 4.0, 0.85, 0.2
 
+# Of two routes, the one whose classifiers agree more on neighbouring targets (by `coherence`) has the larger weight:
+# larger by this factor in the exponent.
+TRUST = 10.0
+
+# The weight of neighbouring targets in the answer if the sources move.
+SAY_IF_MOVED = 0.7
+
 # How far `overlap_interval_` reaches below and above the estimate: a constant, and a factor of the disagreement between
 # neighbouring targets. Chosen so that 90 % of the intervals held the true overlap on the draws used for development.
 # Samples of unknown classes seem to match, so the interval reaches further down than up.
@@ -56,6 +63,14 @@ class Task(NamedTuple):
     def offset(self) -> np.ndarray:
         """The difference of the means of the domains."""
         return self.target.mean(axis=0) - self.source.mean(axis=0)
+
+
+class Route(NamedTuple):
+    """One way to an answer: its last plan, its first and its last classifier, and the weight of both."""
+
+    plan: Matching
+    members: tuple[Classifier, Classifier]
+    weight: float
 
 
 @dataclass(eq=False, repr=False)
@@ -85,27 +100,24 @@ class JointMatching(ClassifierMixin, DomainEstimator):
         matcher = self._scaled_matcher(x, z, members)
         return Task(matcher, matcher.x / self._coordinates.unit, self._coordinates.of(z), p, z)
 
-    def _first_guess(self, task: Task) -> tuple[Head, np.ndarray]:
-        """A classifier for sources shifted by the difference of the means, and a first guess of the targets' classes.
-
-        The guess is the mean of two classifiers: this one, and one for sources moved by a plan for distances alone. Few
-        tasks mislead both.
-        """
-        matcher, unit, alike = task.matcher, self._coordinates.unit, np.ones(len(task.p))
-        translated, moved = self._new_head(), self._new_head()
-        translated.fit(task.source + task.offset, task.p, alike)
-        moved.fit(matcher.by_distance(task.p, self.beta).moved / unit, task.p, alike)
-        return translated, (translated.probabilities(task.target) + moved.probabilities(task.target)) / 2.0
+    def _starts(self, task: Task) -> tuple[Head, Head]:
+        """Classifiers for sources shifted by the difference of the means, and moved by a plan for distances alone."""
+        alike, moved = np.ones(len(task.p)), task.matcher.by_distance(task.p, self.beta).moved / self._coordinates.unit
+        starts = self._new_head(), self._new_head()
+        for head, sources in zip(starts, (task.source + task.offset, moved), strict=True):
+            head.fit(sources, task.p, alike)
+        return starts
 
     def _alternate(self, task: Task, q: np.ndarray, most: int) -> tuple[Matching, Head]:
         """Alternate plans and fits on moved sources, at most this many times, from a guess of the targets' classes."""
-        head, self.n_iter_ = self._new_head(), 0
+        head, count = self._new_head(), 0
         while True:
             matching = task.matcher.by_class(task.p, q, self.kappa, self.beta)
             self._learn(head, task, matching.moved / self._coordinates.unit, matching)
-            self.n_iter_ += 1
+            count += 1
             before, q = q, head.probabilities(task.target)
-            if self.n_iter_ == most or (before.argmax(axis=1) == q.argmax(axis=1)).all():
+            if count == most or (before.argmax(axis=1) == q.argmax(axis=1)).all():
+                self.n_iter_ = max(self.n_iter_, count)
                 return matching, head
 
     def _learn(self, head: Head, task: Task, sources: np.ndarray, matching: Matching) -> None:
@@ -155,13 +167,16 @@ class JointTransportClassifier(JointMatching):
        classes that seem to be absent count little. A second classifier learns from the sources, which stay in place,
        and from the targets with these labels.
     2. If classes have moved, and far or the source classifier has lost confidence, moving the sources is tried: plans
-       alternate with fits on moved sources. Moving is accepted if the predictions of neighbouring targets then agree
-       more. The less confident the source classifier is, the less is asked for; if it has lost much, agreement may even
-       fall.
-    3. The answer is a consensus. If the sources stay, its members are both classifiers and the votes of neighbouring
-       sources; the more classes are missing, the larger is the say of neighbouring targets. If the sources move, its
-       members are the source classifier, the one for moved sources, and two for sources shifted by the difference of
-       the means, and the answer is averaged over a target and its neighbours.
+       alternate with fits on moved sources. Three routes lead there. They start from the predictions of a classifier
+       for sources shifted by the difference of the means, of one for sources moved by a plan for distances, and of the
+       nearest sources in place. If neighbouring targets agree less on the votes of the nearest sources than on the
+       source classifier, the source classifier itself replaces the third route.
+    3. Moving is accepted if the predictions of neighbouring targets then agree more. The less confident the source
+       classifier is, the less is asked for; if it has lost much, agreement may even fall.
+    4. The answer is a consensus, in which neighbouring targets have a say. If the sources stay, its members are both
+       classifiers and the votes of the nearest sources; the more classes are missing, the larger is the say of
+       neighbouring targets. If the sources move, its members are the first and the last classifier of every route. The
+       more neighbouring targets agree on a route, the larger is its weight.
 
     Parameters
     ----------
@@ -178,15 +193,14 @@ class JointTransportClassifier(JointMatching):
         A scikit-learn classifier with `predict_proba` and sample weights, such as `MLPClassifier()`; multinomial
         logistic regression by default. If its probabilities are always near 0 or 1, a loss of confidence goes unseen.
     max_iter
-        The largest number of plans with moved sources; fewer if the predictions no longer change.
+        The largest number of plans of a route; fewer if the predictions no longer change.
     batch_size
         The largest number of samples of a domain that are matched at once. Larger domains are matched in random batches
         with the same mixture of classes.
     random_state
         Draws the batches; without effect if one batch is enough.
     guard
-        Whether moving the sources must earn its place. If False, the classifier for moved sources is always used, and
-        alone.
+        Whether moving the sources must earn its place. If False, the sources always move.
 
     Attributes
     ----------
@@ -211,10 +225,10 @@ class JointTransportClassifier(JointMatching):
         The unmatched share of every target in the first plan, averaged over the target and its ten nearest targets:
         high for groups of samples unlike the sources. A lone outlier scores low.
     solution_
-        The last plan with its certificate: with moved sources if adapted, otherwise with sources in place. Sources
-        weigh what their class may send. None if there were several batches.
+        The last plan with its certificate: that of the route of largest weight if adapted, otherwise with sources in
+        place. Sources weigh what their class may send. None if there were several batches.
     n_iter_
-        The number of plans with moved sources, accepted or not; 1 if moving was not tried.
+        The number of plans of the longest route, accepted or not; 1 if moving was not tried.
 
     Examples
     --------
@@ -262,24 +276,23 @@ class JointTransportClassifier(JointMatching):
         nearest = neighbours.of_fitted(min(NEIGHBOURS, len(task.target) // TARGETS_PER_NEIGHBOUR))
         first, plan, in_place = self._learnt_in_place(task, null)
         before = coherence(null.probabilities.argmax(axis=1), nearest)
-        moved = self._moved(task, null, most, before, nearest)
-        self.adapted_ = moved is not None
-        if moved is None:
-            members: list[Classifier] = [in_place, Votes(task.source, task.p, NEIGHBOURS)]
+        votes = Votes(task.source, task.p, NEIGHBOURS)
+        routes = self._routes(task, null, votes, plan, most, nearest)
+        self.adapted_ = bool(routes)
+        if routes:
+            plan = max(routes, key=lambda route: route.weight).plan
+            members = _weighted(routes)
+            say = SAY_IF_MOVED
+        else:
+            alike: tuple[Classifier, ...] = null.head, in_place, votes
+            members = [(member, 1.0) for member in alike]
             # The fewer classes there are, the purer are neighbourhoods. A presence of 0.5 is no evidence.
             say = float(np.maximum(0.0, 1.0 - 2.0 * null.presence).mean())
-        else:
-            plan, members, say = *moved, 1.0
-        if self.guard:
-            self._head = consensus = Consensus([null.head, *members], say, task.target, neighbours, nearest)
-            predicted = consensus.of_targets
-        else:
-            self._head = members[0]
-            predicted = self._head.probabilities(task.target)
+        self._head = consensus = Consensus(members, say, task.target, neighbours, nearest)
         self._publish(plan)
         unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
         self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
-        self._estimate_overlap(task, predicted.argmax(axis=1), before)
+        self._estimate_overlap(task, consensus.of_targets.argmax(axis=1), before)
         return self
 
     def _learnt_in_place(self, task: Task, null: Unadapted) -> tuple[Matching, Matching, Head]:
@@ -291,25 +304,36 @@ class JointTransportClassifier(JointMatching):
             q = head.probabilities(task.target)
         return plans[0], plans[-1], head
 
-    def _moved(
-        self, task: Task, null: Unadapted, most: int, before: float, nearest: np.ndarray
-    ) -> tuple[Matching, list[Classifier]] | None:
-        """The last plan, and three classifiers for moved sources, if moving earns its place."""
+    def _routes(
+        self, task: Task, null: Unadapted, votes: Votes, in_place: Matching, most: int, nearest: np.ndarray
+    ) -> list[Route]:
+        """Three routes, two of which start from moved sources; none unless moving earns its place."""
         if self.guard and null.reason_to_stay:
             self.reason_ = null.reason_to_stay
-            return None
-        translated, q = self._first_guess(task)
-        plan, head = self._alternate(task, q, most)
-        after = coherence(head.probabilities(task.target).argmax(axis=1), nearest)
+            return []
+        before = coherence(null.probabilities.argmax(axis=1), nearest)
+        routes = [self._route(task, start, most, nearest) for start in self._starts(task)]
+        if coherence(votes.probabilities(task.target).argmax(axis=1), nearest) > before:
+            routes.append(self._route(task, votes, most, nearest))
+        else:
+            routes.append(Route(in_place, (null.head, null.head), _trust(before, before)))
+        if not self.guard:
+            self.reason_ = "The guard is switched off."
+            return routes
+        after = coherence(mean(_weighted(routes), task.target).argmax(axis=1), nearest)
         gain = (after - before) / max(1.0 - before, np.finfo(float).eps)
         asked = SLOPE * (null.confidence - EVEN)
         accepted = gain > (min(asked, IF_FAR) if null.far else asked)
-        change = f"the agreement of neighbouring targets from {before:.2f} to {after:.2f}"
-        said = f"moving the sources changed {change}." if accepted else f"moving the sources only changed {change}."
-        self.reason_ = f"{null.shift}; {said}" if self.guard else "The guard is switched off."
-        if self.guard and not accepted:
-            return None
-        return plan, [head, translated, Votes(task.source + task.offset, task.p, NEIGHBOURS)]
+        change = f"changed the agreement of neighbouring targets from {before:.2f} to {after:.2f}."
+        self.reason_ = f"{null.shift}; moving the sources {'' if accepted else 'only '}{change}"
+        return routes if accepted else []
+
+    def _route(self, task: Task, start: Classifier, most: int, nearest: np.ndarray) -> Route:
+        """Alternate plans and fits, from the predictions of a classifier, averaged over neighbouring targets."""
+        q = start.probabilities(task.target)
+        plan, end = self._alternate(task, averaged(q, q, nearest), most)
+        guesses = q, end.probabilities(task.target)
+        return Route(plan, (start, end), _trust(*(coherence(guess.argmax(axis=1), nearest) for guess in guesses)))
 
     def _estimate_overlap(self, task: Task, predicted: np.ndarray, coherent: float) -> None:
         """The mass that could move between equal classes, by the predicted classes of the targets."""
@@ -317,6 +341,16 @@ class JointTransportClassifier(JointMatching):
         self.overlap_ = float(np.minimum(held, task.p.mean(axis=0)).sum())
         below, above = (width + factor * (1.0 - max(0.0, coherent)) for width, factor in (BELOW, ABOVE))
         self.overlap_interval_ = max(0.0, self.overlap_ - below), min(1.0, self.overlap_ + above)
+
+
+def _trust(first: float, last: float) -> float:
+    """The weight of a route, from the agreement of neighbouring targets on its first and its last classifier."""
+    return float(np.exp(TRUST * (first + last)))
+
+
+def _weighted(routes: list[Route]) -> list[tuple[Classifier, float]]:
+    """The classifiers of all routes with their weights."""
+    return [(member, route.weight) for route in routes for member in route.members]
 
 
 def _weights(share: np.ndarray, total: int) -> np.ndarray:
