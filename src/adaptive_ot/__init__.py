@@ -13,6 +13,8 @@ from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
+from adaptive_ot.match import match, match_frames
+from adaptive_ot.matching import Matching, MatchingBatch
 from adaptive_ot.path import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
@@ -38,6 +40,8 @@ __all__ = [
     "LabelPlan",
     "Marginals",
     "MassPath",
+    "Matching",
+    "MatchingBatch",
     "MissingDependency",
     "NotConverged",
     "Problem",
@@ -50,5 +54,7 @@ __all__ = [
     "Suggestion",
     "certify",
     "mass_path",
+    "match",
+    "match_frames",
     "solve",
 ]

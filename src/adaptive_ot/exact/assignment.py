@@ -25,12 +25,53 @@ def assign(cost, partner, price, most_steps):
 
     Returns how many times a row was examined; more than `most_steps` means that the method gave up.
     """
+    for j in range(price.size):
+        price[j] = 0.0
+    return _settle(cost, partner, price, most_steps)
+
+
+@kernel
+def reassign(cost, partner, price, most_steps):
+    """Do the same, beginning with prices (at most 0) that were right for a similar problem."""
+    n, m = cost.shape
+    steps = _settle(cost, partner, price, most_steps)
+    owner, waiting, count = np.full(m, ALONE, np.int64), np.empty(m, np.int64), 0
+    for i in range(n):
+        if partner[i] != ALONE:
+            owner[partner[i]] = i
+    for j in range(m):
+        if owner[j] == ALONE and price[j] < 0.0:
+            waiting[count] = j
+            count += 1
+    if count == 0:
+        return steps
+    # These columns ask for more than anybody pays. Now they look for rows, whose potentials are the prices.
+    transposed, taken, row_price = np.empty((m, n)), np.empty(n), np.empty(n)
+    for i in range(n):
+        for j in range(m):
+            transposed[j, i] = cost[i, j]
+        j = partner[i]
+        row_price[i] = 0.0 if j == ALONE else min(0.0, cost[i, j] - price[j])
+        taken[i] = 0.0 if j == ALONE else np.inf
+    for k in range(count):
+        if steps > most_steps:
+            break
+        steps += _augment(transposed, owner, partner, taken, row_price, waiting[k])
+    for j in range(m):
+        i = owner[j]
+        price[j] = 0.0 if i == ALONE else min(0.0, cost[i, j] - row_price[i])
+    return steps
+
+
+@kernel
+def _settle(cost, partner, price, most_steps):
+    """Let rows bid, then pair those left waiting; columns that end without a row keep the price they began with."""
     n, m = cost.shape
     owner, taken, waiting = np.empty(m, np.int64), np.empty(m), np.empty(n, np.int64)
     for i in range(n):
         partner[i] = ALONE
     for j in range(m):
-        owner[j], price[j] = ALONE, 0.0
+        owner[j] = ALONE
     count, steps = _bid(cost, partner, owner, price, waiting)
     for j in range(m):
         taken[j] = 0.0 if owner[j] == ALONE else np.inf
