@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -36,10 +36,10 @@ class Meaning:
     def of(cls, name: str, values: np.ndarray, limit: float | None) -> Meaning:
         """Scores without a limit, and costs with one; integers stay integers."""
         whole = values.dtype.kind in "biu" and (limit is None or isinstance(limit, int | np.integer))
-        number = (
-            0.0 if limit is None else check.number("limit", limit, maximum=LARGEST_WHOLE if whole else check.LARGEST)
-        )
-        return cls(name, -1.0 if limit is None else 1.0, number, whole)
+        if limit is None:
+            return cls(name, -1.0, 0.0, whole)
+        most = float(LARGEST_WHOLE) if whole else check.LARGEST
+        return cls(name, 1.0, check.number("limit", limit, minimum=-most, maximum=most), whole)
 
     def costs(self, values: np.ndarray) -> np.ndarray:
         """The costs of these numbers in float64."""
@@ -49,15 +49,19 @@ class Meaning:
         """What these costs are worth."""
         return np.rint(-costs).astype(np.int64) if self.whole else 0.0 - costs
 
+    @property
+    def most(self) -> float:
+        """The largest reward that a number may stand for."""
+        return float(LARGEST_WHOLE) if self.whole else check.LARGEST
+
     def check(self, values: np.ndarray, coordinates: Callable[[], tuple[np.ndarray, ...]] | None = None) -> None:
         """Refuse NaN, infinite rewards, and integers too large to be exact; errors name the index or coordinates."""
         if values.size == 0:
             return
         best = -self.sign * float(values.max() if self.sign < 0 else values.min())  # NaN if any number is
-        most = LARGEST_WHOLE if self.whole else check.LARGEST
-        if best <= most:
+        if best <= self.most:
             return
-        wrong = ~(-self.sign * values.astype(np.float64) <= most)
+        wrong = ~(-self.sign * values.astype(np.float64) <= self.most)
         at = tuple(int(k) for k in np.argwhere(wrong)[0])
         number = values[at]
         place = at if coordinates is None else tuple(int(index[at]) for index in coordinates())
@@ -68,7 +72,7 @@ class Meaning:
         if self.whole:
             rule = "must stay within 2**40 where integers are exact"
             raise InvalidInput(self.name, rule, where, "Convert it to float64.")
-        bound = f"above {most:g}" if self.sign < 0 else f"below {-most:g}"
+        bound = f"above {self.most:g}" if self.sign < 0 else f"below {-self.most:g}"
         raise InvalidInput(self.name, f"must not be {bound}", where, "Use a smaller finite number.")
 
 
@@ -125,6 +129,25 @@ class ListedScores(Scores):
         return sparse.csr_array((cost, column, start), shape=self.shape)
 
 
+class StackedScores(Sequence[DenseScores]):
+    """Matrices of the same shape in one array."""
+
+    def __init__(self, values: np.ndarray, kind: ArrayKind, meaning: Meaning) -> None:
+        self.values, self.kind, self.meaning = values, kind, meaning
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, index: int) -> DenseScores: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[DenseScores]: ...
+    def __getitem__(self, index: int | slice) -> DenseScores | list[DenseScores]:
+        if isinstance(index, slice):
+            return [self[b] for b in range(len(self))[index]]
+        return DenseScores(self.values[index], self.kind, self.meaning)
+
+
 def dense_values(name: str, given: Any, dimensions: int) -> np.ndarray:
     """A matrix of real numbers, or many of them."""
     array = check.real_array(name, given)
@@ -135,13 +158,11 @@ def dense_values(name: str, given: Any, dimensions: int) -> np.ndarray:
 
 
 def as_scores(name: str, given: Any, limit: float | None) -> Scores:
-    """The question that a matrix asks, dense or sparse."""
+    """The question that a matrix asks, dense or sparse; the values of a dense one are not checked yet."""
     kind = ArrayKind.of(given)
     if not is_sparse(given):
         values = dense_values(name, given, 2)
-        meaning = Meaning.of(name, values, limit)
-        meaning.check(values)
-        return DenseScores(values, kind, meaning)
+        return DenseScores(values, kind, Meaning.of(name, values, limit))
     from adaptive_ot.exact.listed import Pairs
 
     matrix = check.csr(name, given if kind.library == "numpy" else to_numpy(given))

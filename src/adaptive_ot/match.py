@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind
-from adaptive_ot._scores import DenseScores, Meaning, Scores, as_scores, capacities, dense_values, pair_scores
+from adaptive_ot._scores import (
+    DenseScores,
+    Meaning,
+    Scores,
+    StackedScores,
+    as_scores,
+    capacities,
+    dense_values,
+    pair_scores,
+)
 from adaptive_ot.batch import is_batch
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.matching import Matching, MatchingBatch, dense_matching
+from adaptive_ot.matching import Matching, MatchingBatch
 
 # A larger matrix is matched by the solver that examines few of its pairs.
 LARGE = 2**20
@@ -93,18 +102,18 @@ def match(
     sides = capacities("source_capacity", source_capacity, n), capacities("target_capacity", target_capacity, m)
     if start is not None:
         _check_start(start, scores, sides)
-    # Numba takes half a second to import; only a search should pay for it.
-    from adaptive_ot.exact.matching import Frames, match_frames, match_matrix
+    if isinstance(scores, DenseScores):
+        large = n * m > LARGE and start is None
+        if sides[0] is None and sides[1] is None and not large:
+            values = np.ascontiguousarray(scores.values, np.float64).reshape(-1)
+            return _solve_frames([scores], scores.kind, values, np.array([[n, m]]), scores.meaning, start)[0]
+        scores.meaning.check(scores.values)
+        if sides[0] is None and sides[1] is None and large:
+            # Numba takes half a second to import; only a search should pay for it.
+            from adaptive_ot.exact.matching import match_matrix
 
-    if isinstance(scores, DenseScores) and sides[0] is None and sides[1] is None:
-        ones = np.ones(n, np.int64), np.ones(m, np.int64)
-        if n * m > LARGE and start is None:
+            ones = np.ones(n, np.int64), np.ones(m, np.int64)
             return Matching(scores.shape, *ones, scores, match_matrix(scores.cost()))
-        values = np.ascontiguousarray(scores.values, np.float64).reshape(-1)
-        frames = Frames(values, np.array([n]), np.array([m]), scores.meaning.sign, scores.meaning.limit)
-        return dense_matching(
-            scores, match_frames(frames, None if start is None else start._matched.target_potential), 0
-        )
     return _match_listed(scores, sides, start)
 
 
@@ -127,19 +136,17 @@ def match_frames(frames: Iterable[Any], *, limit: float | None = None) -> Matchi
     >>> batch[1].unmatched_source
     array([0])
     """
-    given = list(frames)
-    problems, kinds = [], []
-    for number, frame in enumerate(given):
+    problems, shapes = [], []
+    for number, frame in enumerate(frames):
         values = dense_values(f"frames[{number}]", frame, 2)
-        meaning = Meaning.of(f"frames[{number}]", values, limit)
-        meaning.check(values)
-        kinds.append(ArrayKind.of(frame))
-        problems.append(DenseScores(values, kinds[-1], meaning))
+        problems.append(DenseScores(values, ArrayKind.of(frame), Meaning.of(f"frames[{number}]", values, limit)))
+        shapes.append(values.shape)
+        if problems[-1].meaning.whole:
+            problems[-1].meaning.check(values)
     flat = [np.ascontiguousarray(problem.values, np.float64).reshape(-1) for problem in problems]
     values = np.concatenate(flat) if flat else np.empty(0)
-    shapes = np.array([problem.shape for problem in problems], np.int64).reshape(-1, 2)
-    kind = kinds[0] if kinds else ArrayKind.of(values)
-    return _solve_frames(problems, kind, values, shapes, Meaning.of("frames", values, limit))
+    kind = problems[0].kind if problems else ArrayKind.of(values)
+    return _solve_frames(problems, kind, values, np.array(shapes).reshape(-1, 2), Meaning.of("frames", values, limit))
 
 
 def _only_one(score: Any, cost: Any, pairs: Any, limit: float | None) -> tuple[str, Any]:
@@ -159,21 +166,32 @@ def _only_one(score: Any, cost: Any, pairs: Any, limit: float | None) -> tuple[s
 
 def _match_batch(name: str, given: Any, limit: float | None) -> MatchingBatch:
     values = dense_values(name, given, 3)
-    meaning, kind = Meaning.of(name, values, limit), ArrayKind.of(given)
-    meaning.check(values)
-    problems = [DenseScores(frame, kind, meaning) for frame in values]
-    shapes = np.tile(np.array(values.shape[1:], np.int64), (len(values), 1))
+    problems = StackedScores(values, ArrayKind.of(given), Meaning.of(name, values, limit))
     flat = np.ascontiguousarray(values, np.float64).reshape(-1)
-    return _solve_frames(problems, kind, flat, shapes, meaning)
+    shapes = np.broadcast_to(values.shape[1:], (len(values), 2))
+    return _solve_frames(problems, problems.kind, flat, shapes, problems.meaning)
 
 
 def _solve_frames(
-    problems: list[DenseScores], kind: ArrayKind, values: np.ndarray, shapes: np.ndarray, meaning: Meaning
+    problems: Sequence[DenseScores],
+    kind: ArrayKind,
+    values: np.ndarray,
+    shapes: np.ndarray,
+    meaning: Meaning,
+    start: Matching | None = None,
 ) -> MatchingBatch:
+    """Solve dense problems, whose values are checked on the way."""
+    # Numba takes half a second to import; only a search should pay for it.
     from adaptive_ot.exact.matching import Frames, match_frames
 
-    rows, columns = np.ascontiguousarray(shapes.T)
-    return MatchingBatch(problems, kind, match_frames(Frames(values, rows, columns, meaning.sign, meaning.limit)))
+    rows, columns = np.ascontiguousarray(shapes.T, np.int64)
+    frames = Frames(values, rows, columns, meaning.sign, meaning.limit, meaning.most)
+    found = match_frames(frames, None if start is None else start._matched.target_potential)
+    if found is None:
+        for problem in [problems] if isinstance(problems, StackedScores) else problems:
+            problem.meaning.check(problem.values)
+    assert found is not None
+    return MatchingBatch(problems, kind, found)
 
 
 def _check_start(start: Any, scores: Scores, sides: tuple[Any, Any]) -> None:

@@ -142,7 +142,7 @@ class MatchingBatch(Sequence[Matching]):
     @cached_property
     def score(self) -> Any:
         """The score of every problem."""
-        whole = bool(self._problems) and all(problem.meaning.whole for problem in self._problems)
+        whole = len(self) > 0 and all(problem.meaning.whole for problem in self._problems)
         return self._kind.present(np.rint(-self._found.cost).astype(np.int64) if whole else 0.0 - self._found.cost)
 
     def __len__(self) -> int:
@@ -156,16 +156,11 @@ class MatchingBatch(Sequence[Matching]):
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
         b = range(len(self))[operator.index(index)]
-        return dense_matching(self._problems[b], self._found, b)
+        n, m = self._problems[b].shape
+        return Matching((n, m), np.ones(n, np.int64), np.ones(m, np.int64), self._problems[b], self._found.one(b))
 
     def __repr__(self) -> str:
         return f"<MatchingBatch of {len(self)} problems: {len(self.pairs)} pairs>"
-
-
-def dense_matching(scores: DenseScores, found: MatchedFrames, b: int) -> Matching:
-    """One matching of many."""
-    n, m = scores.shape
-    return Matching(scores.shape, np.ones(n, np.int64), np.ones(m, np.int64), scores, found.one(b))
 
 
 def _absent(index: np.ndarray, size: int) -> np.ndarray:

@@ -9,7 +9,10 @@ We write loops instead of array expressions because they compile in a fraction o
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot._jit import kernel, lower
 
@@ -19,26 +22,45 @@ ALONE = -1
 BIDS_PER_ROW = 3
 
 
+class Memory(NamedTuple):
+    """Arrays that one problem after the other can use; they may be longer than needed."""
+
+    owner: np.ndarray
+    taken: np.ndarray
+    waiting: np.ndarray
+    reduced: np.ndarray
+    distance: np.ndarray
+    open_price: np.ndarray
+    closed_distance: np.ndarray
+    previous: np.ndarray
+    closed: np.ndarray
+
+
+@register_jitable
+def new_memory(size):
+    """Memory for problems of at most this many rows and columns."""
+    whole = np.empty((4, size), np.int64)
+    real = np.empty((5, size))
+    return Memory(whole[0], real[0], whole[1], real[1], real[2], real[3], real[4], whole[2], whole[3])
+
+
 @kernel
-def assign(cost, partner, price, most_steps):
+def assign(cost, partner, price, most_steps, memory):
     """Fill in the partner of every row (ALONE if it has none) and the price of every column.
 
     Returns how many times a row was examined; more than `most_steps` means that the method gave up.
     """
     for j in range(price.size):
         price[j] = 0.0
-    return _settle(cost, partner, price, most_steps)
+    return _settle(cost, partner, price, most_steps, memory)
 
 
 @kernel
-def reassign(cost, partner, price, most_steps):
+def reassign(cost, partner, price, most_steps, memory):
     """Do the same, beginning with prices (at most 0) that were right for a similar problem."""
     n, m = cost.shape
-    steps = _settle(cost, partner, price, most_steps)
-    owner, waiting, count = np.full(m, ALONE, np.int64), np.empty(m, np.int64), 0
-    for i in range(n):
-        if partner[i] != ALONE:
-            owner[partner[i]] = i
+    steps = _settle(cost, partner, price, most_steps, memory)
+    owner, waiting, count = memory.owner, memory.waiting, 0
     for j in range(m):
         if owner[j] == ALONE and price[j] < 0.0:
             waiting[count] = j
@@ -46,7 +68,7 @@ def reassign(cost, partner, price, most_steps):
     if count == 0:
         return steps
     # These columns ask for more than anybody pays. Now they look for rows, whose potentials are the prices.
-    transposed, taken, row_price = np.empty((m, n)), np.empty(n), np.empty(n)
+    transposed, row_price, taken = np.empty((m, n)), np.empty(n), memory.taken
     for i in range(n):
         for j in range(m):
             transposed[j, i] = cost[i, j]
@@ -56,7 +78,7 @@ def reassign(cost, partner, price, most_steps):
     for k in range(count):
         if steps > most_steps:
             break
-        steps += _augment(transposed, owner, partner, taken, row_price, waiting[k])
+        steps += _augment(transposed, owner, partner, row_price, waiting[k], memory)
     for j in range(m):
         i = owner[j]
         price[j] = 0.0 if i == ALONE else min(0.0, cost[i, j] - row_price[i])
@@ -64,32 +86,31 @@ def reassign(cost, partner, price, most_steps):
 
 
 @kernel
-def _settle(cost, partner, price, most_steps):
+def _settle(cost, partner, price, most_steps, memory):
     """Let rows bid, then pair those left waiting; columns that end without a row keep the price they began with."""
     n, m = cost.shape
-    owner, taken, waiting = np.empty(m, np.int64), np.empty(m), np.empty(n, np.int64)
+    owner, taken, waiting = memory.owner, memory.taken, memory.waiting
     for i in range(n):
         partner[i] = ALONE
     for j in range(m):
         owner[j] = ALONE
-    count, steps = _bid(cost, partner, owner, price, waiting)
+    count, steps = _bid(cost, partner, owner, price, waiting, memory.reduced)
     for j in range(m):
         taken[j] = 0.0 if owner[j] == ALONE else np.inf
     for k in range(count):
         if steps > most_steps:
             break
-        steps += _augment(cost, partner, owner, taken, price, waiting[k])
+        steps += _augment(cost, partner, owner, price, waiting[k], memory)
     return steps
 
 
 @kernel
-def _bid(cost, partner, owner, price, waiting):
+def _bid(cost, partner, owner, price, waiting, reduced):
     """Each row takes its best column and lowers the price until its second best is as good.
 
     Returns how many rows are left waiting, and the number of bids.
     """
     n, m = cost.shape
-    reduced = np.empty(m)
     bids, count = 0, 0
     for first in range(n):
         row = first
@@ -126,14 +147,14 @@ def _bid(cost, partner, owner, price, waiting):
 
 
 @kernel
-def _augment(cost, partner, owner, taken, price, start):
+def _augment(cost, partner, owner, price, start, memory):
     """Dijkstra from a waiting row to the nearest end: a column without an owner, or a row that is better left alone.
 
     Returns the number of rows examined.
     """
-    m = price.size
-    distance, open_price, closed_distance = np.empty(m), np.empty(m), np.empty(m)
-    previous, closed, count = np.empty(m, np.int64), np.empty(m, np.int64), 0
+    m, count, taken = price.size, 0, memory.taken
+    distance, open_price, closed_distance = memory.distance, memory.open_price, memory.closed_distance
+    previous, closed = memory.previous, memory.closed
     for j in range(m):
         distance[j], open_price[j] = np.inf, price[j]
     row, offset = start, 0.0

@@ -13,7 +13,7 @@ from adaptive_ot._arrays import ArrayKind
 from adaptive_ot._jit import kernel
 from adaptive_ot._threads import run_together
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.exact.assignment import ALONE, assign, reassign
+from adaptive_ot.exact.assignment import ALONE, assign, new_memory, reassign
 from adaptive_ot.exact.listed import Pairs
 from adaptive_ot.exact.margins import Residual, shortest_ways
 from adaptive_ot.exact.solver import Exact, solve_exact
@@ -31,13 +31,17 @@ ROWS_PER_CALL = 2**18
 
 
 class Frames(NamedTuple):
-    """Dense problems, one after the other in flat arrays; ``sign * values - limit`` is the cost of a pair."""
+    """Dense problems, one after the other in flat arrays; ``sign * values - limit`` is the cost of a pair.
+
+    No ``-sign * values`` may be larger than `most`, or NaN.
+    """
 
     values: np.ndarray
     rows: np.ndarray
     columns: np.ndarray
     sign: float
     limit: float
+    most: float
 
 
 class Matched(NamedTuple):
@@ -81,8 +85,8 @@ class MatchedFrames(NamedTuple):
         return Matched(paired, columns, paid[paired], f, price)
 
 
-def match_frames(frames: Frames, start: np.ndarray | None = None) -> MatchedFrames:
-    """Solve all problems; `start` holds prices of the targets to begin with."""
+def match_frames(frames: Frames, start: np.ndarray | None = None) -> MatchedFrames | None:
+    """Solve all problems; `start` holds prices of the targets to begin with. Returns None for forbidden values."""
     sizes = frames.rows * frames.columns, frames.rows, frames.columns
     pair_at, row_at, column_at = (np.append(0, np.cumsum(size)) for size in sizes)
     problems, pairs = frames.rows.size, int(pair_at[-1])
@@ -95,32 +99,40 @@ def match_frames(frames: Frames, start: np.ndarray | None = None) -> MatchedFram
     cuts[0] = 0
     for k in range(0, calls, threads):
         parts = [(cuts[call], cuts[call + 1]) for call in range(k, k + threads)]
-        run_together([partial(_match_all, *part, frames, pair_at, start is not None, found) for part in parts])
+        jobs = [partial(_match_all, *part, frames, pair_at, start is not None, found) for part in parts]
+        if not all(run_together(jobs)):
+            return None
     return found
 
 
 @kernel
 def _match_all(first, last, frames, pair_at, warm, found):
-    """Solve the problems from `first` to `last`, one after the other."""
-    most = 0
+    """Solve the problems from `first` to `last`, one after the other; returns whether all values are allowed."""
+    most, longest, wrong = 0, 0, 0
     for b in range(first, last):
-        most = max(most, frames.rows[b] * frames.columns[b])
-    memory = np.empty(most)
+        most, longest = max(most, frames.rows[b] * frames.columns[b]), max(longest, frames.rows[b], frames.columns[b])
+    costs, memory, sign, limit, largest = np.empty(most), new_memory(longest), frames.sign, frames.limit, frames.most
     for b in range(first, last):
         n, m = frames.rows[b], frames.columns[b]
+        values = frames.values[pair_at[b] : pair_at[b + 1]]
         for k in range(n * m):
-            memory[k] = frames.sign * frames.values[pair_at[b] + k] - frames.limit
-        cost = memory[: n * m].reshape(n, m)
+            value = sign * values[k]
+            wrong += 0 if -value <= largest else 1  # counting needs no branches
+            costs[k] = value - limit
+        if wrong > 0:
+            return False
+        cost = costs[: n * m].reshape(n, m)
         partner = found.partner[found.row_at[b] : found.row_at[b + 1]]
         price = found.price[found.column_at[b] : found.column_at[b + 1]]
         if warm:
-            reassign(cost, partner, price, 2**62)
+            reassign(cost, partner, price, 2**62, memory)
         else:
-            assign(cost, partner, price, 2**62)
+            assign(cost, partner, price, 2**62, memory)
         for i in range(n):
             if partner[i] != ALONE:
                 found.paid[found.row_at[b] + i] = cost[i, partner[i]]
                 found.cost[b] += cost[i, partner[i]]
+    return True
 
 
 def match_pairs(
