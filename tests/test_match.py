@@ -261,7 +261,7 @@ def test_laws(data):
     assert all(later <= earlier for earlier, later in pairwise(scores))
 
 
-def test_order_of_pairs_and_threads_do_not_matter(monkeypatch):
+def test_order_of_pairs_does_not_matter():
     rng = np.random.default_rng(6)
     rows, columns = np.divmod(rng.permutation(2500)[:800], 50)
     score = rng.integers(0, 3, 800)  # ties everywhere
@@ -270,6 +270,20 @@ def test_order_of_pairs_and_threads_do_not_matter(monkeypatch):
         order = rng.permutation(800)
         found = aot.match(pairs=(rows[order], columns[order], score[order])).pairs
         assert np.array_equal(found, expected)
+
+
+def test_threads_share_the_components(monkeypatch):
+    rng = np.random.default_rng(8)
+    rows, columns = rng.integers(0, 3000, (2, 4000))
+    _, first = np.unique(rows * 3000 + columns, return_index=True)
+    listed = rows[first], columns[first], rng.integers(-1, 4, first.size)  # ties, and components of many sizes
+    alone = aot.match(pairs=listed, shape=(3000, 3000))
+    monkeypatch.setattr("adaptive_ot.exact.matching.LISTED_PER_THREAD", 500)
+    monkeypatch.setattr("numba.get_num_threads", lambda: 4)
+    together = aot.match(pairs=listed, shape=(3000, 3000))
+    assert np.array_equal(together.pairs, alone.pairs)
+    assert np.array_equal(together.target_potential, alone.target_potential)
+    check_matching(together, np.asarray(sparse.coo_array((listed[2], listed[:2]), (3000, 3000)).toarray()))
 
 
 def test_torch_in_torch_out():

@@ -14,6 +14,7 @@ from adaptive_ot._jit import kernel
 from adaptive_ot._threads import run_together
 from adaptive_ot.costs import ArrayCost
 from adaptive_ot.exact.assignment import ALONE, assign, new_memory, reassign
+from adaptive_ot.exact.components import shares
 from adaptive_ot.exact.listed import Pairs
 from adaptive_ot.exact.margins import Residual, shortest_ways
 from adaptive_ot.exact.solver import Exact, solve_exact
@@ -24,6 +25,9 @@ from adaptive_ot.problem import Problem
 # A thread pays off from this many pairs of small problems, and takes this many between two checks of Ctrl-C.
 PAIRS_PER_THREAD = 2**15
 PAIRS_PER_CALL = 2**22
+
+# The same for lists of pairs, whose components must be found first.
+LISTED_PER_THREAD = 2**18
 
 # About this many pairs of a list are examined between two checks of Ctrl-C.
 WORK_PER_CALL = 20_000_000
@@ -160,13 +164,18 @@ def match_pairs(
 
 
 def _match_rows(pairs: Pairs, rows: Rows, columns: Columns) -> None:
-    """Find a column for every row for which one pays."""
-    size = rows.partner.size
-    waiting, room = [], np.empty(min(size, ROWS_PER_CALL), np.int64)
-    for at in range(0, size, ROWS_PER_CALL):
-        count = bid(pairs, rows, columns, at, min(at + ROWS_PER_CALL, size), room)
+    """Find a column for every row for which one pays; threads share the components."""
+    threads = min(numba.get_num_threads(), pairs.cost.size // LISTED_PER_THREAD + 1)
+    share = shares(pairs, columns.price.size, threads)[rows.source] if threads > 1 else np.zeros(rows.source.size)
+    run_together([partial(_match_share, pairs, rows, columns, np.flatnonzero(share == k)) for k in range(threads)])
+
+
+def _match_share(pairs: Pairs, rows: Rows, columns: Columns, these: np.ndarray) -> None:
+    waiting, room = [these[:0]], np.empty(min(these.size, ROWS_PER_CALL), np.int64)
+    for at in range(0, these.size, ROWS_PER_CALL):
+        count = bid(pairs, rows, columns, these[at : at + ROWS_PER_CALL], room)
         waiting.append(room[:count].copy())
-    _augment(pairs, rows, columns, np.concatenate(waiting) if waiting else room)
+    _augment(pairs, rows, columns, np.concatenate(waiting))
 
 
 def _augment(pairs: Pairs, rows: Rows, columns: Columns, waiting: np.ndarray) -> None:

@@ -52,16 +52,15 @@ def new_search(columns):
 
 
 @kernel
-def bid(pairs, rows, columns, first, last, waiting):
-    """Rows `first` to `last` take their best columns, whose prices fall until the second best is as good.
+def bid(pairs, rows, columns, these, waiting):
+    """Each of these rows takes its best column and lowers the price until the second best is as good.
 
-    Returns how many rows are left waiting. Rows that have a column already do not bid.
+    Returns how many rows are left waiting.
     """
     start, column, cost = pairs
     owner, price = columns
     count = 0
-    for bidder in range(first, last):
-        row = bidder if rows.partner[bidder] == ALONE else ALONE
+    for row in these:
         while row != ALONE:
             source = rows.source[row]
             lowest, second, best = 0.0, 0.0, -1
