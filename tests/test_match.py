@@ -350,6 +350,76 @@ def test_frames_of_all_sizes():
     assert costs.score.dtype == np.int64
 
 
+def linked(rng: np.random.Generator, decoy_shift: float = 0.0, decoys: int = 600) -> tuple[aot.Matching, np.ndarray]:
+    """600 sources and targets of which a third belong together, decoys, and random candidates; also who is right."""
+    n = 600
+    right = rng.permutation(n)
+    candidates = rng.integers(0, n + decoys, (n, 12))
+    score = np.full((n, n + decoys), -np.inf)
+    np.put_along_axis(score, candidates, rng.normal(0.0, 2.0, candidates.shape), axis=1)
+    score[:, n:] += decoy_shift
+    score[np.arange(200), right[:200]] = rng.normal(6.0, 2.0, 200)
+    right[200:] = -1
+    return aot.match(score), right
+
+
+def true_rate(found: Any, right: np.ndarray) -> float:
+    return float((right[found.pairs[:, 0]] != found.pairs[:, 1]).mean()) if len(found) else 0.0
+
+
+@pytest.mark.parametrize("decoys", [600, 300])
+def test_error_rate_with_exchangeable_decoys(decoys):
+    """On average, the rate is kept; the interval holds the true rate about as often as it says."""
+    shares, rates, held = [], [], []
+    for seed in range(40):
+        matching, right = linked(np.random.default_rng([seed, decoys]), decoys=decoys)
+        found = matching.at_error_rate(0.1, decoys=np.arange(600 + decoys) >= 600)
+        share, (low, high) = true_rate(found, right), found.interval
+        shares.append(share)
+        rates.append(found.rate)
+        held.append(low <= share <= high)
+    assert 0.04 < np.mean(shares) < 0.11
+    assert max(rates) <= 0.1
+    assert np.mean(held) > 0.8
+
+
+def test_error_rate_is_too_low_if_decoys_are_easy_to_tell():
+    """The assumption matters: decoys unlike wrong targets prove nothing."""
+    shares = []
+    for seed in range(10):
+        matching, right = linked(np.random.default_rng(seed), decoy_shift=-3.0)
+        shares.append(true_rate(matching.at_error_rate(0.05, decoys=range(600, 1200)), right))
+    assert np.mean(shares) > 0.1
+
+
+def test_error_rate_asks_the_price_of_every_pair():
+    """The links are those of the matching with the price subtracted, on the mass path."""
+    matching, _ = linked(np.random.default_rng(0))
+    found = matching.at_error_rate(0.05, decoys=np.arange(1200) >= 600)
+    assert found.price > 0
+    assert np.all(np.diff(found.curve.price) > 0)
+    score = -matching._scores.cost()
+    dearer = aot.match(score - found.price)
+    real = dearer.pairs[:, 1] < 600
+    assert np.array_equal(dearer.pairs[real], found.pairs)
+    np.testing.assert_allclose(found.pair_scores, score[tuple(found.pairs.T)])
+    path = aot.mass_path(-score, np.ones(600), np.ones(1200))
+    assert round(path.mass_at(-found.price)) == len(dearer)
+    place = np.searchsorted(found.curve.price, found.price)
+    assert found.curve.matched[place] == len(found)
+    assert found.curve.rate[place] == found.rate == (found.curve.decoys[place] + 1) / len(found)
+
+
+def test_error_rate_at_the_edges():
+    always = aot.match([[5.0, -1.0]]).at_error_rate(1.0, decoys=[1])
+    assert (always.price, always.pairs.tolist()) == (0.0, [[0, 0]])
+    never = aot.match([[1.0, 5.0]]).at_error_rate(0.01, decoys=[1])
+    assert (never.price, len(never), never.pair_scores.size) == (math.inf, 0, 0)
+    nothing = aot.match([[-1.0, -5.0]]).at_error_rate(0.5, decoys=[1])
+    assert len(nothing) == 0
+    assert "0 links" in repr(nothing)
+
+
 NAN = [[1.0, np.nan]]
 ANY: Any = 3
 ONE = [[1.0]]
@@ -394,6 +464,13 @@ REFUSED = {
     "start elsewhere": (lambda: aot.match(ONE, start=aot.match([[1.0, 2.0]])), r"start must have the shape .*\(1, 1\)"),
     "start of a batch": (lambda: aot.match([ONE], start=aot.match(ONE)), "start does not go with a batch"),
     "capacity of a batch": (lambda: aot.match([ONE], source_capacity=2), "source_capacity does not go with a batch"),
+    "rate": (lambda: aot.match(ONE).at_error_rate(0.0, decoys=[0]), "rate must be a number from"),
+    "no decoys": (
+        lambda: aot.match(ONE).at_error_rate(0.1, decoys=[False]),
+        "decoys must be some of the targets; got no",
+    ),
+    "only decoys": (lambda: aot.match(ONE).at_error_rate(0.1, decoys=[0]), "decoys must be some .*; got only decoys"),
+    "decoys elsewhere": (lambda: aot.match(ONE).at_error_rate(0.1, decoys=[1]), "decoys must be a mask"),
     "frames": (lambda: aot.match_frames([ONE, [1.0]]), r"frames\[1\] must have two dimensions"),
 }
 

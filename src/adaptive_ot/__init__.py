@@ -10,6 +10,7 @@ from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.certify import Certificate, certify
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.error_rate import ErrorRate
 from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
@@ -32,6 +33,7 @@ __all__ = [
     "DistanceCost",
     "Entropic",
     "Equal",
+    "ErrorRate",
     "Exact",
     "FixedMass",
     "Infeasible",

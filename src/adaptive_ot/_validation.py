@@ -291,6 +291,19 @@ def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     return classes, members
 
 
+def mask(name: str, given: Any, size: int) -> np.ndarray:
+    """Return which of the points are meant, by a mask of them all or by their indices."""
+    array = real_array(name, given)
+    if array.dtype.kind == "b" and array.shape == (size,):
+        return array
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= size)):
+        rule = f"must be a mask of shape ({size},), or indices below {size}"
+        raise InvalidInput(name, rule, describe(given), "Give one or the other.")
+    result = np.zeros(size, np.bool_)
+    result[array.astype(np.int64)] = True
+    return result
+
+
 def numbers(name: str, given: Any, *shapes: tuple[int, ...], missing: bool = False) -> np.ndarray:
     """Return finite numbers in one of these shapes, by default one-dimensional; NaN marks `missing` ones if allowed.
 

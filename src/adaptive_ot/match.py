@@ -205,21 +205,16 @@ def _check_start(start: Any, scores: Scores, sides: tuple[Any, Any]) -> None:
 
 def _match_listed(scores: Scores, sides: tuple[Any, Any], start: Matching | None) -> Matching:
     """Match over the list of pairs worth making."""
-    from adaptive_ot.exact.matching import match_pairs
+    from adaptive_ot.exact.matching import match_pairs, match_pairs_up_to
 
     n, m = scores.shape
-    of_source, of_target = (
-        np.ones(size, np.int64) if side is None else side for side, size in zip(sides, (n, m), strict=True)
-    )
+    ones = np.ones(n, np.int64), np.ones(m, np.int64)
+    of_source, of_target = (one if side is None else side for side, one in zip(sides, ones, strict=True))
     if of_source.max(initial=0) > 1 and of_target.max(initial=0) > 1:
         rule = "must be at most 1 where sources have larger capacities"
         raise InvalidInput("target_capacity", rule, int(of_target.max()), "Give capacities to one side.")
-    pairs = scores.listed
-    if any(side is not None for side in sides):
-        pairs = pairs.only((of_source[pairs.rows] > 0) & (of_target[pairs.column] > 0))
-    if of_target.max(initial=0) > 1:
-        matched = match_pairs(pairs.transposed(m), n, of_target).transposed()
+    if start is None:
+        matched = match_pairs_up_to(scores.listed, of_source, of_target)
     else:
-        prices = None if start is None else start._matched.target_potential
-        matched = match_pairs(pairs, m, None if sides[0] is None else of_source, prices)
+        matched = match_pairs(scores.listed, m, start=start._matched.target_potential)
     return Matching(scores.shape, of_source, of_target, scores, matched)

@@ -11,11 +11,14 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind
 from adaptive_ot._scores import DenseScores, Scores
 from adaptive_ot.certify import Certificate, certify
+from adaptive_ot.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from adaptive_ot.error_rate import ErrorRate
     from adaptive_ot.exact.matching import Matched, MatchedFrames
 
 
@@ -104,6 +107,47 @@ class Matching:
             source_potential=source_potential,
             target_potential=target_potential,
         )
+
+    def at_error_rate(self, rate: float, decoys: Any) -> ErrorRate:
+        """The links to keep so that about this share of them is false, as decoy targets tell.
+
+        A higher price is asked of every pair, which leaves the matchings of the mass path, until few enough decoys are
+        matched: the estimate is (decoys matched + 1) times the number of real targets for each decoy, divided by the
+        real targets matched.
+
+        This assumes that decoys are exchangeable: a false match is as likely to reach a decoy as to reach any wrong
+        real target, whatever its score. Decoys must therefore be made like the real targets (by shuffling fields between
+        blocks, or shifting a spectrum) and be among the targets when they are matched. Where most real targets have a
+        true partner, fewer of them are left to err than decoys, and the estimate is too high. Where decoys are easier
+        to tell from the sources than wrong targets are, it is too low.
+
+        Parameters
+        ----------
+        rate
+            The share of false links to allow, above 0 and up to 1.
+        decoys
+            Which targets are decoys: a mask, or their indices.
+
+        Examples
+        --------
+        >>> import numpy as np, adaptive_ot as aot
+        >>> rng = np.random.default_rng(0)
+        >>> score = rng.normal(-2.0, 1.5, (300, 600))  # the targets from 300 on are decoys
+        >>> score[np.arange(200), np.arange(200)] += 9.0  # 100 sources have no true partner
+        >>> found = aot.match(score).at_error_rate(0.05, decoys=np.arange(600) >= 300)
+        >>> bool((found.pairs[:, 0] == found.pairs[:, 1]).mean() > 0.95), len(found)
+        (True, 203)
+        """
+        from adaptive_ot.error_rate import price_at_rate
+
+        rate = check.number("rate", rate, minimum=np.finfo(float).tiny, maximum=1.0)
+        is_decoy = check.mask("decoys", decoys, self.shape[1])
+        for wrong, has in ((not is_decoy.any(), "no"), (bool(is_decoy.all()), "only")):
+            if wrong:
+                raise InvalidInput(
+                    "decoys", "must be some of the targets", f"{has} decoys", "Match both kinds at once."
+                )
+        return price_at_rate(self, rate, is_decoy)
 
     def __len__(self) -> int:
         return self._matched.rows.size

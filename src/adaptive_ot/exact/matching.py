@@ -163,6 +163,16 @@ def match_pairs(
     return Matched(source[paired][order], column[order], cost[order], f, columns.price)
 
 
+def match_pairs_up_to(pairs: Pairs, of_source: np.ndarray, of_target: np.ndarray) -> Matched:
+    """Match points of these capacities; at most one side may have capacities above 1."""
+    n, m = of_source.size, of_target.size
+    if of_source.min(initial=1) == 0 or of_target.min(initial=1) == 0:
+        pairs = pairs.only((of_source[pairs.rows] > 0) & (of_target[pairs.column] > 0))
+    if of_target.max(initial=0) > 1:
+        return match_pairs(pairs.transposed(m), n, of_target).transposed()
+    return match_pairs(pairs, m, of_source if of_source.max(initial=0) > 1 else None)
+
+
 def _match_rows(pairs: Pairs, rows: Rows, columns: Columns) -> None:
     """Find a column for every row for which one pays; threads share the components."""
     threads = min(numba.get_num_threads(), pairs.cost.size // LISTED_PER_THREAD + 1)
