@@ -116,7 +116,7 @@ class Matching:
         real targets matched.
 
         This assumes that decoys are exchangeable: a false match is as likely to reach a decoy as to reach any wrong
-        real target, whatever its score. Decoys must therefore be made like the real targets (by shuffling fields between
+        real target, whatever its score. So decoys must be made like the real targets (by shuffling fields between
         blocks, or shifting a spectrum) and be among the targets when they are matched. Where most real targets have a
         true partner, fewer of them are left to err than decoys, and the estimate is too high. Where decoys are easier
         to tell from the sources than wrong targets are, it is too low.
