@@ -5,6 +5,7 @@
 0.5
 """
 
+from adaptive_ot import diagrams as diagrams  # a module of its own functions
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.certify import Certificate, certify
