@@ -112,7 +112,7 @@ def _optimal_pairs(x: np.ndarray, z: np.ndarray, order: float, internal: float) 
     """Places of the points of each pair, DIAGONAL for none; None if the diagrams are infinitely far apart."""
     # Numba takes half a second to import; only a search should pay for it.
     from adaptive_ot.exact.diagonal import paying_pairs
-    from adaptive_ot.exact.matching import match_pairs
+    from adaptive_ot.exact.matching import match_pairs_up_to
 
     kinds = [np.isinf(side) @ np.array([1, 2]) for side in (x, z)]  # 0: finite, 1: always there, 2: never dies, 3: both
     pairs = []
@@ -124,7 +124,8 @@ def _optimal_pairs(x: np.ndarray, z: np.ndarray, order: float, internal: float) 
         order_x, order_z = (np.argsort(side[of, coordinate], kind="stable") for side, of in ((x, of_x), (z, of_z)))
         pairs.append(np.stack((of_x[order_x], of_z[order_z]), axis=1))
     of_x, of_z = (np.flatnonzero(of == 0) for of in kinds)
-    matched = match_pairs(paying_pairs(x[of_x], z[of_z], order, internal), of_z.size)
+    ones = np.ones(of_x.size, np.int64), np.ones(of_z.size, np.int64)
+    matched = match_pairs_up_to(paying_pairs(x[of_x], z[of_z], order, internal), *ones)
     rows, columns = of_x[matched.rows], of_z[matched.columns]
     alone_x, alone_z = np.setdiff1d(of_x, rows), np.setdiff1d(of_z, columns)
     pairs.append(np.stack((rows, columns), axis=1))

@@ -29,6 +29,10 @@ PAIRS_PER_CALL = 2**22
 # The same for lists of pairs, whose components must be found first.
 LISTED_PER_THREAD = 2**18
 
+# With more pairs per point than this, a list becomes a matrix of at most this many entries: its solver looks at few.
+CROWD_PER_POINT = 64
+LARGEST_MATRIX = 2**26
+
 # About this many pairs of a list are examined between two checks of Ctrl-C.
 WORK_PER_CALL = 20_000_000
 ROWS_PER_CALL = 2**18
@@ -170,7 +174,13 @@ def match_pairs_up_to(pairs: Pairs, of_source: np.ndarray, of_target: np.ndarray
         pairs = pairs.only((of_source[pairs.rows] > 0) & (of_target[pairs.column] > 0))
     if of_target.max(initial=0) > 1:
         return match_pairs(pairs.transposed(m), n, of_target).transposed()
-    return match_pairs(pairs, m, of_source if of_source.max(initial=0) > 1 else None)
+    if of_source.max(initial=0) > 1:
+        return match_pairs(pairs, m, of_source)
+    if pairs.cost.size > CROWD_PER_POINT * (n + m) and n * m <= LARGEST_MATRIX:
+        cost = np.zeros((n, m))
+        cost[pairs.rows, pairs.column] = pairs.cost
+        return match_matrix(cost)
+    return match_pairs(pairs, m)
 
 
 def _match_rows(pairs: Pairs, rows: Rows, columns: Columns) -> None:
