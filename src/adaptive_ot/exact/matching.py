@@ -29,8 +29,9 @@ PAIRS_PER_CALL = 2**22
 # The same for lists of pairs, whose components must be found first.
 LISTED_PER_THREAD = 2**18
 
-# With more pairs per point than this, a list becomes a matrix of at most this many entries: its solver looks at few.
+# A list of more pairs per point, and of this part of all pairs, becomes a matrix, whose solver looks at few of them.
 CROWD_PER_POINT = 64
+CROWDED = 0.25
 LARGEST_MATRIX = 2**26
 
 # About this many pairs of a list are examined between two checks of Ctrl-C.
@@ -176,7 +177,8 @@ def match_pairs_up_to(pairs: Pairs, of_source: np.ndarray, of_target: np.ndarray
         return match_pairs(pairs.transposed(m), n, of_target).transposed()
     if of_source.max(initial=0) > 1:
         return match_pairs(pairs, m, of_source)
-    if pairs.cost.size > CROWD_PER_POINT * (n + m) and n * m <= LARGEST_MATRIX:
+    crowded = pairs.cost.size > max(CROWD_PER_POINT * (n + m), CROWDED * n * m)
+    if crowded and n * m <= LARGEST_MATRIX:
         cost = np.zeros((n, m))
         cost[pairs.rows, pairs.column] = pairs.cost
         return match_matrix(cost)
