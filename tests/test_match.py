@@ -229,6 +229,26 @@ def test_a_large_matrix_is_matched_as_small_ones_are(monkeypatch):
         assert matching.score == expected.score
 
 
+@pytest.mark.parametrize("shape", [(400, 400), (300, 500), (500, 300)])
+@pytest.mark.parametrize("kind", ["ties", "large integers", "sizes", "clouds"])
+def test_matrices_that_begin_with_an_auction(shape, kind):
+    rng = np.random.default_rng([*shape, len(kind)])
+    score = {
+        "ties": lambda: rng.integers(-2, 3, shape),
+        "large integers": lambda: rng.integers(-(2**39), 2**39, shape),
+        "sizes": lambda: rng.normal(size=shape) * 10.0 ** rng.uniform(-9, 9, shape),
+        "clouds": lambda: (
+            6 - ((rng.normal(size=(shape[0], 1, 4)) - rng.normal(size=(1, shape[1], 4))) ** 2).sum(axis=2)
+        ),
+    }[kind]()
+    matching = aot.match(score)
+    check_matching(matching, score)
+    i, j = linear_sum_assignment(np.maximum(score, 0), maximize=True)
+    if score.dtype.kind == "i":
+        assert matching.score == int(np.maximum(score, 0)[i, j].sum())
+    assert math.isclose(matching.score, math.fsum(np.maximum(score, 0)[i, j]), rel_tol=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(30, 30), (20, 45), (45, 20)])
 @pytest.mark.parametrize("share", [0.1, 0.5, 1.0])
 def test_a_start_changes_nothing_but_the_way(shape, share):

@@ -9,6 +9,7 @@ We write loops instead of array expressions because they compile in a fraction o
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -17,6 +18,13 @@ from numba.extending import register_jitable
 from adaptive_ot._jit import kernel, lower
 
 ALONE = -1
+
+# Problems of so many pairs begin with an auction of at most so many bids per row.
+APPROACHED = 2**17
+MOST_APPROACHES = 12
+
+# No minimal bid has so many bits less than the largest cost.
+LEAST_BITS = 30
 
 # After this many bids per row, shortest paths take over; they always terminate.
 BIDS_PER_ROW = 3
@@ -52,7 +60,62 @@ def assign(cost, partner, price, most_steps, memory):
     """
     for j in range(price.size):
         price[j] = 0.0
+    if cost.size >= APPROACHED:
+        return _approach(cost, price, memory) + reassign(cost, partner, price, most_steps, memory)
     return _settle(cost, partner, price, most_steps, memory)
+
+
+@kernel
+def _approach(cost, price, memory):
+    """An auction with minimal bids, which leads close to the right prices; returns the number of bids.
+
+    A minimal bid is about half of what the second best column typically costs more than the best one. It is a power of
+    two, not too small, so that integers remain exact.
+    """
+    n, m = cost.shape
+    owner, waiting, reduced = memory.owner, memory.waiting, memory.reduced
+    largest, between = 0.0, 0.0
+    for i in range(n):
+        lowest, second = _two_lowest(cost, price, i, reduced)
+        largest, between = max(largest, -lowest), between + second - lowest
+        waiting[i] = n - 1 - i
+    for j in range(m):
+        owner[j] = ALONE
+    if between == 0.0:
+        return n
+    least = math.ldexp(1.0, max(math.frexp(between / n)[1] - 2, math.frexp(largest)[1] - LEAST_BITS))
+    count, bids = n, n
+    while count > 0 and bids < MOST_APPROACHES * n:
+        row = waiting[count - 1]
+        bids, count = bids + 1, count - 1
+        lowest, second = _two_lowest(cost, price, row, reduced)
+        if lowest == 0.0:
+            continue
+        column = 0
+        while cost[row, column] - price[column] != lowest:
+            column += 1
+        price[column] -= second - lowest + least
+        if owner[column] != ALONE:
+            waiting[count] = owner[column]
+            count += 1
+        owner[column] = row
+    return bids
+
+
+@kernel
+def _two_lowest(cost, price, row, reduced):
+    """The lowest and second lowest reduced cost of a row, at most 0."""
+    lowest, second, column = 0.0, 0.0, 0
+    for j in range(price.size):
+        reduced[j] = cost[row, j] - price[j]
+        lowest = lower(lowest, reduced[j])
+    if lowest < 0.0:
+        while reduced[column] != lowest:
+            column += 1
+        reduced[column] = 0.0
+        for j in range(price.size):
+            second = lower(second, reduced[j])
+    return lowest, second
 
 
 @kernel
