@@ -179,7 +179,8 @@ def by_or_tools(i: np.ndarray, j: np.ndarray, score: np.ndarray, size: int) -> d
     from ortools.graph.python import min_cost_flow
 
     started = time.perf_counter()
-    flow, paying = min_cost_flow.SimpleMinCostFlow(), score > 0
+    flow: Any = min_cost_flow.SimpleMinCostFlow()
+    paying = score > 0
     rows, columns = i[paying], size + j[paying]
     costs = np.rint(-1e6 * score[paying]).astype(np.int64)
     source, sink, points = 2 * size, 2 * size + 1, np.arange(size)

@@ -68,7 +68,8 @@ def greedy(cost: np.ndarray) -> np.ndarray:
 def track(frames: list[np.ndarray], match: Any) -> tuple[list[np.ndarray], float]:
     """The identities of the boxes of every frame, and the total score of all matches."""
     tracks: dict[int, tuple[np.ndarray, np.ndarray, int]] = {}
-    identities, total, born = [], 0.0, 0
+    identities: list[np.ndarray] = []
+    total, born = 0.0, 0
     for boxes in (frame[:, 1:] for frame in frames):
         names = list(tracks)
         predicted = np.array([tracks[name][0] + tracks[name][1] for name in names]).reshape(-1, 4)
@@ -79,7 +80,7 @@ def track(frames: list[np.ndarray], match: Any) -> tuple[list[np.ndarray], float
             velocity = 0.5 * velocity + 0.5 * np.append((boxes[j] - box)[:2], [0.0, 0.0])
             tracks[names[i]] = boxes[j], velocity, 0
             named[j] = names[i]
-            total += 1 - LEAST_OVERLAP - cost[i, j]
+            total += float(1 - LEAST_OVERLAP - cost[i, j])
         for name in set(names) - set(named.tolist()):
             box, velocity, missed = tracks.pop(name)
             if missed < PATIENCE:
@@ -96,7 +97,7 @@ def tracking() -> list[dict[str, Any]]:
     """IDF1, MOTA and switches, judged by motmetrics."""
     import motmetrics
 
-    folder, rows = Path(motmetrics.__file__).parent / "data", []
+    folder, rows = Path(str(motmetrics.__file__)).parent / "data", []
     for sequence in ("TUD-Campus", "TUD-Stadtmitte"):
         for step in (1, 2, 3):
             true, seen = (boxes_of(folder / sequence / name, step) for name in ("gt.txt", "test.txt"))
@@ -132,7 +133,7 @@ def crowd() -> list[dict[str, Any]]:
             for name, match in {"inside": gate_inside, "after": gate_after, "greedy": greedy}.items():
                 pairs = match(cost)
                 right = (seen[0][pairs[:, 0]] == names[pairs[:, 1]]).sum()
-                counts[name] += right, len(pairs), np.intersect1d(*seen).size
+                counts[name] += right, len(pairs), np.intersect1d(seen[0], seen[1]).size
         for name, (right, made, possible) in counts.items():
             precision, recall = right / made, right / possible
             f1 = 2 * precision * recall / (precision + recall)
@@ -160,6 +161,7 @@ def compared(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 def log_odds(features: np.ndarray, steps: int = 50) -> np.ndarray:
     """The evidence that a pair is the same person, by the model of Fellegi and Sunter fitted without labels."""
     same, different, share = np.full(features.shape[1], 0.9), np.full(features.shape[1], 0.1), 0.05
+    evidence = np.zeros(len(features))
     for _ in range(steps):
         evidence = features @ np.log(same / different) + ~features @ np.log((1 - same) / (1 - different))
         belief = 1 / (1 + (1 - share) / share * np.exp(-evidence))
@@ -231,7 +233,7 @@ def linked(i: np.ndarray, j: np.ndarray, score: np.ndarray, shape: tuple[int, in
     started = time.perf_counter()
     matching = aot.match(pairs=(i, j, score), shape=shape)
     seconds = time.perf_counter() - started
-    used: tuple[set[int], set[int]] = set(), set()
+    used: tuple[set[Any], set[Any]] = set(), set()
     best, total = [], 0.0
     for k in np.argsort(-score, kind="stable").tolist():  # as recordlinkage and splink do
         if score[k] > 0 and i[k] not in used[0] and j[k] not in used[1]:
@@ -283,15 +285,16 @@ def diagrams() -> list[dict[str, Any]]:
         return np.concatenate([complex_.persistence_intervals_in_dimension(k).reshape(-1, 2) for k in (0, 1)])
 
     rng, rows = np.random.default_rng(0), []
-    of_digits = [diagram(image) for image in load_digits().images[:100]]
-    pairs = {f"digits, {len(of_digits) - 1} pairs": list(pairwise(of_digits))}
+    digits: Any = load_digits()
+    of_digits = [diagram(image) for image in digits.images[:100]]
+    pairs: dict[str, list[Any]] = {f"digits, {len(of_digits) - 1} pairs": list(pairwise(of_digits))}
     for n in (1000, 5000):
         for name, length in (("short", 0.05), ("long", 1.0)):
             births = rng.uniform(0, 1, (2, n))
             pairs[f"{n} points, {name} lives"] = [
                 tuple(np.stack((birth, birth + rng.exponential(length, n)), axis=1) for birth in births)
             ]
-    aot.diagrams.distance(*of_digits[:2])
+    aot.diagrams.distance(of_digits[0], of_digits[1])
     for name, given in pairs.items():
         for order in (1.0, 2.0):
             row: dict[str, Any] = {"diagrams": name, "order": order}

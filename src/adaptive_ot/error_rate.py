@@ -66,7 +66,7 @@ def price_at_rate(matching: Matching, rate: float, is_decoy: np.ndarray) -> Erro
     from adaptive_ot.exact.matching import match_pairs_up_to
 
     pairs = matching._scores.listed
-    ratio = np.count_nonzero(~is_decoy) / np.count_nonzero(is_decoy)
+    ratio = int((~is_decoy).sum()) / int(is_decoy.sum())
     seen: dict[float, tuple[int, int, float]] = {}
 
     def matched_at(price: float) -> Matched:
