@@ -327,7 +327,7 @@ def main() -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             results[part] = PARTS[part]()
-        measure.write_json(RESULTS, measure.header() | results)
+        measure.write_json(RESULTS, results | measure.header())
         print(json.dumps(results[part], indent=1))
 
 
