@@ -1,6 +1,6 @@
 """Follow moving objects among false alarms: a detection farther than the gate from every track is left unmatched.
 
-Unit weights make adaptive transport the assignment problem with "leave it unmatched if it costs too much".
+`match` weighs all pairs at once, and leaves a point alone rather than pay more than the limit.
 """
 
 from dataclasses import dataclass
@@ -39,13 +39,13 @@ class Track:
 def step(tracks: list[Track], detections: np.ndarray) -> list[Track]:
     """One frame: match, update, start tracks at unmatched detections, drop tracks lost for too long."""
     predicted = np.array([track.predict() for track in tracks]).reshape(-1, 2)
-    cost = aot.DistanceCost(predicted, detections, reach=GATE)
-    solution = aot.solve(cost, np.ones(len(tracks)), np.ones(len(detections)))
-    for i, j in zip(*solution.plan.nonzero(), strict=True):
+    squares = ((predicted[:, None] - detections) ** 2).sum(axis=2)
+    matching = aot.match(cost=squares, limit=GATE**2)
+    for i, j in matching.pairs:
         tracks[i].update(detections[j])
-    for i in np.flatnonzero(~solution.active_source):
+    for i in matching.unmatched_source:
         tracks[i].coast()
-    born = [Track(detections[j], np.zeros(2)) for j in np.flatnonzero(~solution.active_target)]
+    born = [Track(detections[j], np.zeros(2)) for j in matching.unmatched_target]
     return [track for track in tracks if track.misses <= PATIENCE] + born
 
 

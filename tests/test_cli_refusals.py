@@ -183,6 +183,7 @@ def test_bad_arguments(here, monkeypatch, capfd, line, message):
 
 COMMANDS = {
     "solve": "cost.npy",
+    "match": "pairs.csv",
     "adapt": "cost.npy x.npy",
     "benchmark features": "folder.npy -o out",
     "benchmark deep": "plan.toml -o out",

@@ -22,6 +22,7 @@ PROMISES = {
     "toy.py": ["mass 2/5", "left alone: sources [6], targets [5]", "value -0.733333, lower bound -0.733333"],
     "outliers.py": ["of the outliers left alone", "match everything: shift", "picture: outliers.png"],
     "training.py": ["the shape moved by 0.9", "its outliers by 0.0000"],
+    "matching.py": ["35 matches, 5 of before and 8 of now left alone", "asked: 0.02 0.05", "picture: matching.png"],
     "tracking.py": ["8 of 8 objects followed", "8 confirmed tracks"],
 }
 MARKS = {

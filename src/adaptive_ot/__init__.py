@@ -5,14 +5,18 @@
 0.5
 """
 
+from adaptive_ot import diagrams as diagrams  # a module of its own functions
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.certify import Certificate, certify
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.error_rate import ErrorRate
 from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
+from adaptive_ot.match import match, match_frames
+from adaptive_ot.matching import Matching, MatchingBatch
 from adaptive_ot.path import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
@@ -30,6 +34,7 @@ __all__ = [
     "DistanceCost",
     "Entropic",
     "Equal",
+    "ErrorRate",
     "Exact",
     "FixedMass",
     "Infeasible",
@@ -38,6 +43,8 @@ __all__ = [
     "LabelPlan",
     "Marginals",
     "MassPath",
+    "Matching",
+    "MatchingBatch",
     "MissingDependency",
     "NotConverged",
     "Problem",
@@ -50,5 +57,7 @@ __all__ = [
     "Suggestion",
     "certify",
     "mass_path",
+    "match",
+    "match_frames",
     "solve",
 ]

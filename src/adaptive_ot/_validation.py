@@ -75,7 +75,7 @@ def cost_batch(cost: Any) -> np.ndarray | Any:
 
 def _dense_costs(cost: Any, dimensions: int, axes: str, remedy: str) -> np.ndarray | Any:
     on_gpu = ArrayKind.of(cost).on_gpu
-    array = gpu_cost(cost) if on_gpu else _real_array("cost", cost)
+    array = gpu_cost(cost) if on_gpu else real_array("cost", cost)
     if array.ndim != dimensions:
         raise InvalidInput("cost", f"must have {axes}", f"{array.ndim} with shape {tuple(array.shape)}", remedy)
     if not on_gpu:
@@ -103,7 +103,7 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     """Return a float64 CSR copy without duplicates; NaN and -inf are refused."""
     if cost.ndim != 2:
         raise InvalidInput("cost", "must have two dimensions", cost.ndim, "Reshape it.")
-    matrix = _csr("cost", cost)
+    matrix = csr("cost", cost)
     matrix.sum_duplicates()
     bad = ~(matrix.data >= -LARGEST)
     if bad.any():
@@ -113,7 +113,7 @@ def sparse_cost(cost: Any) -> sparse.csr_array:
     return matrix
 
 
-def _csr(name: str, given: Any) -> sparse.csr_array:
+def csr(name: str, given: Any) -> sparse.csr_array:
     """Return a float64 CSR copy of a SciPy matrix whose indices are valid."""
     from scipy import sparse
 
@@ -139,7 +139,7 @@ def weights(name: str, given: Any, size: int, kind: ArrayKind, problems: int | N
     if given is None:
         return np.full(shape, 1.0 / size) if size else np.zeros(shape)
     same_place("cost", kind, name, given)
-    array = _real_array(name, given).astype(np.float64)
+    array = real_array(name, given).astype(np.float64)
     _check_weights_shape(name, array, shape)
     if array.size == 0:
         return np.zeros(shape)
@@ -193,7 +193,7 @@ def scores(name: str, given: Any) -> np.ndarray:
 
 
 def _matrix(name: str, given: Any, axes: str, advice: str, largest: float) -> np.ndarray:
-    array = _real_array(name, given)
+    array = real_array(name, given)
     if array.ndim != 2:
         raise InvalidInput(name, f"must have two dimensions ({axes})", f"shape {array.shape}", advice)
     with np.errstate(over="ignore"):
@@ -217,7 +217,7 @@ def spread(typical: float) -> float:
 
 def potential(name: str, given: Any, size: int) -> np.ndarray:
     """Return one potential per point as float64."""
-    array = _real_array(name, given)
+    array = real_array(name, given)
     if array.shape != (size,):
         raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one potential per point.")
     array = array.astype(np.float64)
@@ -228,12 +228,12 @@ def potential(name: str, given: Any, size: int) -> np.ndarray:
 
 def plan(given: Any, shape: tuple[int, int]) -> Any:
     """Return a finite dense array or float64 SciPy CSR array of the right shape."""
-    array = given if is_sparse(given) else _real_array("plan", given)
+    array = given if is_sparse(given) else real_array("plan", given)
     if tuple(array.shape) != shape:
         raise InvalidInput("plan", f"must have the shape of the cost {shape}", tuple(array.shape), "Transpose it?")
     entries: Any = array
     if is_sparse(array):
-        array = _csr("plan", to_numpy(array) if is_torch_array(array) else array)
+        array = csr("plan", to_numpy(array) if is_torch_array(array) else array)
         entries = array.data
     # Both are NaN if any entry is.
     if not (float(entries.min(initial=0)) >= -LARGEST and float(entries.max(initial=0)) <= LARGEST):
@@ -289,6 +289,19 @@ def labels(name: str, given: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     if array.shape != (size,):
         raise InvalidInput(name, f"must have shape ({size},)", array.shape, "Give one label per point.")
     return classes, members
+
+
+def mask(name: str, given: Any, size: int) -> np.ndarray:
+    """Return which of the points are meant, by a mask of them all or by their indices."""
+    array = real_array(name, given)
+    if array.dtype.kind == "b" and array.shape == (size,):
+        return array
+    if array.ndim != 1 or (array.size and (array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= size)):
+        rule = f"must be a mask of shape ({size},), or indices below {size}"
+        raise InvalidInput(name, rule, describe(given), "Give one or the other.")
+    result = np.zeros(size, np.bool_)
+    result[array.astype(np.int64)] = True
+    return result
 
 
 def numbers(name: str, given: Any, *shapes: tuple[int, ...], missing: bool = False) -> np.ndarray:
@@ -388,7 +401,7 @@ def instance(name: str, value: Any, *kinds: type) -> None:
         )
 
 
-def _real_array(name: str, given: Any) -> np.ndarray:
+def real_array(name: str, given: Any) -> np.ndarray:
     if np.ma.isMaskedArray(given):
         raise InvalidInput(name, "must not be a masked array", "one", "Fill it first; +inf in a cost forbids a pair.")
     try:

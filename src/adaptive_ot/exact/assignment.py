@@ -9,46 +9,171 @@ We write loops instead of array expressions because they compile in a fraction o
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
+from numba.extending import register_jitable
 
 from adaptive_ot._jit import kernel, lower
 
 ALONE = -1
 
+# Problems of so many pairs begin with an auction of at most so many bids per row.
+APPROACHED = 2**17
+MOST_APPROACHES = 12
+
+# No minimal bid has so many bits less than the largest cost.
+LEAST_BITS = 30
+
 # After this many bids per row, shortest paths take over; they always terminate.
 BIDS_PER_ROW = 3
 
 
+class Memory(NamedTuple):
+    """Arrays that one problem after the other can use; they may be longer than needed."""
+
+    owner: np.ndarray
+    taken: np.ndarray
+    waiting: np.ndarray
+    reduced: np.ndarray
+    distance: np.ndarray
+    open_price: np.ndarray
+    closed_distance: np.ndarray
+    previous: np.ndarray
+    closed: np.ndarray
+
+
+@register_jitable
+def new_memory(size):
+    """Memory for problems of at most this many rows and columns."""
+    whole = np.empty((4, size), np.int64)
+    real = np.empty((5, size))
+    return Memory(whole[0], real[0], whole[1], real[1], real[2], real[3], real[4], whole[2], whole[3])
+
+
 @kernel
-def assign(cost, partner, price, most_steps):
+def assign(cost, partner, price, most_steps, memory):
     """Fill in the partner of every row (ALONE if it has none) and the price of every column.
 
     Returns how many times a row was examined; more than `most_steps` means that the method gave up.
     """
+    for j in range(price.size):
+        price[j] = 0.0
+    if cost.size >= APPROACHED:
+        return _approach(cost, price, memory) + reassign(cost, partner, price, most_steps, memory)
+    return _settle(cost, partner, price, most_steps, memory)
+
+
+@kernel
+def _approach(cost, price, memory):
+    """An auction with minimal bids, which leads close to the right prices; returns the number of bids.
+
+    A minimal bid is about half of what the second best column typically costs more than the best one. It is a power of
+    two, not too small, so that integers remain exact.
+    """
     n, m = cost.shape
-    owner, taken, waiting = np.empty(m, np.int64), np.empty(m), np.empty(n, np.int64)
+    owner, waiting, reduced = memory.owner, memory.waiting, memory.reduced
+    largest, between = 0.0, 0.0
+    for i in range(n):
+        lowest, second = _two_lowest(cost, price, i, reduced)
+        largest, between = max(largest, -lowest), between + second - lowest
+        waiting[i] = n - 1 - i
+    for j in range(m):
+        owner[j] = ALONE
+    if between == 0.0:
+        return n
+    least = math.ldexp(1.0, max(math.frexp(between / n)[1] - 2, math.frexp(largest)[1] - LEAST_BITS))
+    count, bids = n, n
+    while count > 0 and bids < MOST_APPROACHES * n:
+        row = waiting[count - 1]
+        bids, count = bids + 1, count - 1
+        lowest, second = _two_lowest(cost, price, row, reduced)
+        if lowest == 0.0:
+            continue
+        column = 0
+        while cost[row, column] - price[column] != lowest:
+            column += 1
+        price[column] -= second - lowest + least
+        if owner[column] != ALONE:
+            waiting[count] = owner[column]
+            count += 1
+        owner[column] = row
+    return bids
+
+
+@kernel
+def _two_lowest(cost, price, row, reduced):
+    """The lowest and second lowest reduced cost of a row, at most 0."""
+    lowest, second, column = 0.0, 0.0, 0
+    for j in range(price.size):
+        reduced[j] = cost[row, j] - price[j]
+        lowest = lower(lowest, reduced[j])
+    if lowest < 0.0:
+        while reduced[column] != lowest:
+            column += 1
+        reduced[column] = 0.0
+        for j in range(price.size):
+            second = lower(second, reduced[j])
+    return lowest, second
+
+
+@kernel
+def reassign(cost, partner, price, most_steps, memory):
+    """Do the same, beginning with prices (at most 0) that were right for a similar problem."""
+    n, m = cost.shape
+    steps = _settle(cost, partner, price, most_steps, memory)
+    owner, waiting, count = memory.owner, memory.waiting, 0
+    for j in range(m):
+        if owner[j] == ALONE and price[j] < 0.0:
+            waiting[count] = j
+            count += 1
+    if count == 0:
+        return steps
+    # These columns ask for more than anybody pays. Now they look for rows, whose potentials are the prices.
+    transposed, row_price, taken = np.empty((m, n)), np.empty(n), memory.taken
+    for i in range(n):
+        for j in range(m):
+            transposed[j, i] = cost[i, j]
+        j = partner[i]
+        row_price[i] = 0.0 if j == ALONE else min(0.0, cost[i, j] - price[j])
+        taken[i] = 0.0 if j == ALONE else np.inf
+    for k in range(count):
+        if steps > most_steps:
+            break
+        steps += _augment(transposed, owner, partner, row_price, waiting[k], memory)
+    for j in range(m):
+        i = owner[j]
+        price[j] = 0.0 if i == ALONE else min(0.0, cost[i, j] - row_price[i])
+    return steps
+
+
+@kernel
+def _settle(cost, partner, price, most_steps, memory):
+    """Let rows bid, then pair those left waiting; columns that end without a row keep the price they began with."""
+    n, m = cost.shape
+    owner, taken, waiting = memory.owner, memory.taken, memory.waiting
     for i in range(n):
         partner[i] = ALONE
     for j in range(m):
-        owner[j], price[j] = ALONE, 0.0
-    count, steps = _bid(cost, partner, owner, price, waiting)
+        owner[j] = ALONE
+    count, steps = _bid(cost, partner, owner, price, waiting, memory.reduced)
     for j in range(m):
         taken[j] = 0.0 if owner[j] == ALONE else np.inf
     for k in range(count):
         if steps > most_steps:
             break
-        steps += _augment(cost, partner, owner, taken, price, waiting[k])
+        steps += _augment(cost, partner, owner, price, waiting[k], memory)
     return steps
 
 
 @kernel
-def _bid(cost, partner, owner, price, waiting):
+def _bid(cost, partner, owner, price, waiting, reduced):
     """Each row takes its best column and lowers the price until its second best is as good.
 
     Returns how many rows are left waiting, and the number of bids.
     """
     n, m = cost.shape
-    reduced = np.empty(m)
     bids, count = 0, 0
     for first in range(n):
         row = first
@@ -85,14 +210,14 @@ def _bid(cost, partner, owner, price, waiting):
 
 
 @kernel
-def _augment(cost, partner, owner, taken, price, start):
+def _augment(cost, partner, owner, price, start, memory):
     """Dijkstra from a waiting row to the nearest end: a column without an owner, or a row that is better left alone.
 
     Returns the number of rows examined.
     """
-    m = price.size
-    distance, open_price, closed_distance = np.empty(m), np.empty(m), np.empty(m)
-    previous, closed, count = np.empty(m, np.int64), np.empty(m, np.int64), 0
+    m, count, taken = price.size, 0, memory.taken
+    distance, open_price, closed_distance = memory.distance, memory.open_price, memory.closed_distance
+    previous, closed = memory.previous, memory.closed
     for j in range(m):
         distance[j], open_price[j] = np.inf, price[j]
     row, offset = start, 0.0

@@ -16,7 +16,7 @@ from adaptive_ot._progress import Progress
 from adaptive_ot._threads import run_together
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, empty_answers, store
 from adaptive_ot.errors import Infeasible
-from adaptive_ot.exact.assignment import ALONE, assign
+from adaptive_ot.exact.assignment import ALONE, assign, new_memory
 from adaptive_ot.exact.scan import pairs_below
 from adaptive_ot.exact.simplex import (
     PIVOTS_PER_NODE,
@@ -136,11 +136,12 @@ def _part(arrays: Any, problems: slice) -> Any:
 @kernel
 def _match_all(these, cost, mu, nu, unit, max_pivots, tolerance, pairs, answers, optimal):
     """Solve assignments one after the other."""
+    memory = new_memory(max(mu.shape[1], nu.shape[1]))
     for b in range(optimal.size):
         if these[b]:
             f, g = answers.source_potential[b], answers.target_potential[b]
             lists = pairs.rows[b], pairs.columns[b], pairs.mass[b]
-            pairs.length[b], answers.iterations[b] = _match(cost[b], mu[b, 0], max_pivots, *lists, f, g)
+            pairs.length[b], answers.iterations[b] = _match(cost[b], mu[b, 0], max_pivots, memory, *lists, f, g)
             optimal[b] = _certify(b, cost, mu, nu, tolerance, pairs, answers)
 
 
@@ -179,10 +180,10 @@ def _certify(b, cost, mu, nu, tolerance, pairs, answers):
 
 
 @kernel
-def _match(cost, weight, max_steps, rows, columns, mass, f, g):
+def _match(cost, weight, max_steps, memory, rows, columns, mass, f, g):
     """Solve an assignment; returns the number of pairs (-1 after too many steps) and the number of steps."""
     partner = np.empty(f.size, np.int64)
-    steps = assign(cost, partner, g, max_steps)
+    steps = assign(cost, partner, g, max_steps, memory)
     count = 0
     for i in range(f.size):
         j = partner[i]

@@ -16,7 +16,7 @@ app = App(
     result_action="return_value",
 )
 COMMANDS = (
-    *("solve:solve", "path:path", "adapt:adapt", "benchmark:benchmark", "train:train", "train:evaluate"),
+    *("solve:solve", "path:path", "match:match", "adapt:adapt", "benchmark:benchmark", "train:train", "train:evaluate"),
     *("train:predict", "report:report", "figures:figures", "doctor:doctor", "demo:demo"),
 )
 for command in COMMANDS:

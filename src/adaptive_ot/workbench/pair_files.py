@@ -1,0 +1,140 @@
+"""Files of candidate pairs, read piece by piece: two names and a number in every row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from adaptive_ot.errors import InvalidInput, MissingDependency
+from adaptive_ot.workbench.files import as_csv, check_input, trouble, write_atomically
+
+READABLE = (".csv", ".parquet")
+
+
+@dataclass
+class Names:
+    """Numbers for names, in the order in which they appear."""
+
+    numbers: dict[str, int] = field(default_factory=dict)
+
+    def numbered(self, column: Any) -> np.ndarray:
+        """The numbers of a column of names; new names get new ones."""
+        encoded = column.dictionary_encode()
+        number = np.array([self.numbers.setdefault(name, len(self.numbers)) for name in encoded.dictionary.to_pylist()])
+        return number.astype(np.int64)[np.asarray(encoded.indices)]
+
+
+@dataclass(frozen=True)
+class NamedPairs:
+    """Candidate pairs, the names behind them, and which targets are decoys."""
+
+    sources: list[str]
+    targets: list[str]
+    rows: np.ndarray
+    columns: np.ndarray
+    numbers: np.ndarray
+    decoys: np.ndarray | None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.sources), len(self.targets)
+
+
+def read_pairs(path: Path, wanted: dict[str, str | None], decoy: str | None) -> NamedPairs:
+    """Read sources, targets and numbers from the `wanted` columns; by default, these are the first three."""
+    name = f"pairs file '{path}'"
+    check_input(name, path, READABLE)
+    sources, targets = Names(), Names()
+    pieces: list[tuple[np.ndarray, ...]] = []
+    with trouble(name, f"must be a valid {path.suffix.lower()} file"):
+        for source, target, number, *flag in _columns(name, path, wanted, decoy):
+            numbers = np.asarray(number, np.float64)
+            pieces.append((sources.numbered(source), targets.numbered(target), numbers, *map(np.asarray, flag)))
+    for side, names in (("source", sources), ("target", targets)):
+        if "" in names.numbers or None in names.numbers:
+            raise InvalidInput(name, f"must name every {side}", "an empty name", "Leave these pairs out.")
+    empty = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0), np.empty(0, np.bool_)
+    rows, columns, numbers, *flags = (np.concatenate(side) for side in zip(*pieces, strict=True)) if pieces else empty
+    decoys = None if decoy is None else _decoys(name, columns, flags[0], list(targets.numbers))
+    return NamedPairs(list(sources.numbers), list(targets.numbers), rows, columns, numbers, decoys)
+
+
+def write_links(path: Path, columns: dict[str, Any]) -> None:
+    """Write links as .csv or .parquet."""
+    if path.suffix.lower() == ".csv":
+        content = as_csv(list(columns), zip(*columns.values(), strict=True))
+        write_atomically("--output", path, lambda file: file.write(content))
+        return
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    write_atomically("--output", path, lambda file: parquet.write_table(pa.table(columns), file))
+
+
+def _columns(name: str, path: Path, wanted: dict[str, str | None], decoy: str | None) -> Iterator[list[Any]]:
+    """The columns, piece by piece: names as text, numbers as float64, flags as booleans."""
+    try:
+        import pyarrow as pa
+        from pyarrow import csv, parquet
+    except ImportError:
+        raise MissingDependency("pyarrow", "cli") from None
+    with open(path, "rb") as file:
+        if path.suffix.lower() == ".parquet":
+            table = parquet.ParquetFile(file)
+            chosen = _chosen(name, table.schema_arrow.names, wanted, decoy)
+            kinds = [pa.string(), pa.string(), pa.float64(), pa.bool_()]
+            for piece in table.iter_batches(columns=chosen):
+                yield [piece.column(each).cast(kind) for each, kind in zip(chosen, kinds, strict=False)]
+            return
+        chosen = _chosen(name, _header(file), wanted, decoy)
+        kinds = dict(zip(chosen, [pa.string(), pa.string(), pa.float64(), pa.bool_()], strict=False))
+        with closing(
+            csv.open_csv(file, convert_options=csv.ConvertOptions(column_types=kinds, include_columns=chosen))
+        ) as reader:
+            for piece in reader:
+                yield [piece.column(each) for each in chosen]
+
+
+def _header(file: IO[bytes]) -> list[str]:
+    """The names of the columns of a .csv file, which is left at its beginning."""
+    import csv
+
+    line = file.readline().decode("utf-8-sig")
+    file.seek(0)
+    return next(csv.reader([line]), [])
+
+
+def _chosen(name: str, held: list[str], wanted: dict[str, str | None], decoy: str | None) -> list[str]:
+    """The columns to read, which must be different and must exist."""
+    if len(held) < 3:
+        raise InvalidInput(name, "must have three columns", f"{len(held)}", "They are sources, targets and scores.")
+    asked = {option: given or held[place] for place, (option, given) in enumerate(wanted.items())}
+    asked |= {} if decoy is None else {"--decoy": decoy}
+    for option, column in asked.items():
+        if column not in held:
+            names = ", ".join(map(repr, held[:6]))
+            raise InvalidInput(option, f"must be a column of '{path_of(name)}'", repr(column), f"It has {names}.")
+    if len(set(asked.values())) < len(asked):
+        twice = " and ".join(asked)
+        raise InvalidInput(name, "must have a column for each of " + twice, repr(list(asked.values())), "Name others.")
+    return list(asked.values())
+
+
+def path_of(name: str) -> str:
+    """The path in the name of a file."""
+    return name.split("'", 1)[1].removesuffix("'")
+
+
+def _decoys(name: str, columns: np.ndarray, flags: np.ndarray, targets: list[str]) -> np.ndarray:
+    """Which targets are decoys, in all of their pairs."""
+    said = np.bincount(columns, flags, len(targets)), np.bincount(columns, minlength=len(targets))
+    mixed = np.flatnonzero((said[0] > 0) & (said[0] < said[1]))
+    if mixed.size:
+        given = f"both for {targets[mixed[0]]!r}"
+        raise InvalidInput(name, "must say of a target that it is a decoy always or never", given, "Correct it.")
+    return said[0] > 0
