@@ -134,7 +134,7 @@ def test_order_and_scales_do_not_matter(seed, shift, reach):
     assert values == pytest.approx([dense, dense], rel=1e-12, abs=1e-12 * reach**2)
 
 
-def test_coarser_problems_keep_weight_and_mean():
+def test_coarser_problems_keep_the_weight_of_every_cell():
     rng = np.random.default_rng(6)
     cost = aot.DistanceCost(rng.standard_normal((1000, 2)), rng.standard_normal((300, 2)), 1.0)
     problem = aot.Problem.build(cost, rng.random(1000), rng.random(300))
@@ -147,8 +147,20 @@ def test_coarser_problems_keep_weight_and_mean():
         assert isinstance(scale.cost, PointCost)
         assert scale.source_weights.sum() == pytest.approx(problem.source_weights.sum(), rel=1e-12)
         assert scale.target_weights.sum() == pytest.approx(problem.target_weights.sum(), rel=1e-12)
-    cells = [finest.cost.x[1000 * k // 256 : 1000 * (k + 1) // 256] for k in range(256)]
-    np.testing.assert_allclose(scales[2].cost.x, [cell.mean(axis=0) for cell in cells], rtol=0, atol=1e-14)
+    starts = 1000 * np.arange(256) // 256
+    np.testing.assert_array_equal(scales[2].cost.x, finest.cost.x[starts])
+    np.testing.assert_allclose(scales[2].source_weights, np.add.reduceat(finest.source_weights, starts), rtol=1e-12)
+
+
+@pytest.mark.parametrize("shift", [0.0, 2.0])
+def test_mass_that_stays_near_and_mass_that_does_not(shift):
+    rng = np.random.default_rng(7)
+    x, z = rng.standard_normal((2300, 3)), rng.standard_normal((2300, 3)) + shift
+    reach = 0.6 + 4 * shift
+    solution = aot.solve(aot.DistanceCost(x, z, reach))
+    dense = aot.solve(problems.distance_matrix(x, z, reach))
+    assert solution.value == pytest.approx(dense.value, rel=1e-12)
+    assert solution.gap <= 1e-9 * abs(solution.value)
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 7, 100, 1000])

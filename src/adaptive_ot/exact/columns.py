@@ -27,6 +27,12 @@ from adaptive_ot.solution import Solution
 FIRST_KEEP = 16
 LATER_KEEP = 8
 
+# A coarse problem of at least this many points in this many dimensions tells whether mass stays near: whether nearly
+# all pairs in its plan are among the cheapest.
+MANY = 32 * FIRST_KEEP
+SPACE = 3
+NEARLY_ALL = 0.99
+
 
 def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
     """The pricing that suits a cost; only pairs that cost less than `base` matter.
@@ -91,11 +97,16 @@ def find_optimum(
     if not isinstance(cost, PointCost) or pricing.complete or max(cost.shape) <= limits.coarsest_points:
         return generation.optimum(pricing, problem.source_weights, problem.target_weights)
     finest, order = Scale.finest(problem, cost)
-    coarsest, *finer_scales = all_scales(finest, limits.coarsest_points)
-    optimum = generation.optimum(pricing_for(coarsest.cost, base, limits), *coarsest[1:])
-    for coarse, fine in pairwise([coarsest, *finer_scales]):
-        start = generation.extended(optimum, coarse, fine)
-        optimum = generation.optimum(pricing_for(fine.cost, base, limits), *fine[1:], start)
+    scales = all_scales(finest, limits.coarsest_points)
+    pricing = pricing_for(scales[0].cost, base, limits)
+    optimum = generation.optimum(pricing, *scales[0][1:])
+    for coarse, fine in pairwise(scales):
+        if generation.stays_near(pricing, optimum):
+            pricing = pricing_for(finest.cost, base, limits)
+            optimum = generation.optimum(pricing, *finest[1:])
+            break
+        start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
+        optimum = generation.optimum(pricing, *fine[1:], start)
     return optimum.unordered(order)
 
 
@@ -168,6 +179,19 @@ class ColumnGeneration:
             parts.append(pairs._replace(rows=rows[pairs.rows], columns=columns[pairs.columns]))
         rows, columns, costs, _ = zip(*parts, strict=True)
         return Violated(np.concatenate(rows), np.concatenate(columns), np.concatenate(costs), found.target_minimum)
+
+    def stays_near(self, pricing: Pricing, optimum: Optimum) -> bool:
+        """Whether the cheapest pairs of every point carry the plan of a coarse problem, and so that of the finest.
+
+        In the plane this does not follow: mass moves ever farther, compared with the distances of the points.
+        """
+        (n, m), cost = pricing.shape, pricing.cost
+        if pricing.complete or min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
+            return False
+        cheapest = pricing.cheapest(self.base, FIRST_KEEP, self.priced)
+        self.round += 1
+        rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
+        return np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns).mean() > NEARLY_ALL
 
     def extended(self, optimum: Optimum, coarse: Scale, fine: Scale) -> tuple[np.ndarray, np.ndarray]:
         """The potentials of a coarse optimum at the points of a finer scale: their c-transforms."""

@@ -1,7 +1,8 @@
 """Coarse versions of a transport problem between points: their potentials tell which pairs matter in the fine one.
 
-A coarser problem replaces the points of every cell (see `cells.py`) by their mean, with the weight of all of them.
-Cells hold about four points, so all coarser problems together have a third of the points of the finest.
+A coarser problem has one of the points of every cell (see `cells.py`), with the weight of all of them. Cells hold about
+four points, so all coarser problems together have a third of the points of the finest. In many dimensions, points have
+the same distances as in the finest problem, which means of cells would not have.
 
 The potentials of a coarse optimum extend to all points by the c-transform, for example f_i = min_B C_iB - g_B over the
 coarse targets B. The pairs with the lowest reduced costs under these potentials contain most of an optimal plan even if
@@ -32,7 +33,7 @@ class Order(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """A problem between points, or between the means of their cells. The cells of both sides are slices."""
+    """A problem between points, or between some of them that stand for their cells. All cells are slices."""
 
     cost: PointCost
     source_weights: np.ndarray
@@ -64,14 +65,13 @@ def all_scales(finest: Scale, enough: int) -> list[Scale]:
 
 
 def _merged(enough: int, weights: np.ndarray, *points: np.ndarray) -> tuple[np.ndarray, ...]:
-    """The total weight of every cell, and the means of its points."""
+    """The total weight of every cell, and its first point."""
     n = weights.size
     if n <= enough:
         return weights, *points
     cells = 1 << max(0, round(math.log2(n)) - HALVINGS)
     start = np.arange(cells) * n // cells
-    size = np.diff(start, append=n)[:, None]
-    return np.add.reduceat(weights, start), *(np.add.reduceat(side, start, axis=0) / size for side in points)
+    return np.add.reduceat(weights, start), *(side[start] for side in points)
 
 
 def of_points(cost: PointCost, x: np.ndarray, z: np.ndarray, p: np.ndarray, q: np.ndarray) -> PointCost:
