@@ -192,7 +192,7 @@ class ColumnGeneration:
         self.round += 1
         rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
         cheap = np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns)
-        return np.count_nonzero(cheap) >= NEARLY_ALL * rows.size
+        return int(np.count_nonzero(cheap)) >= NEARLY_ALL * rows.size
 
     def extended(self, optimum: Optimum, coarse: Scale, fine: Scale) -> tuple[np.ndarray, np.ndarray]:
         """The potentials of a coarse optimum at the points of a finer scale: their c-transforms."""
