@@ -79,7 +79,9 @@ def reach_for(x: np.ndarray, z: np.ndarray, share: float) -> float:
 def measure_size(n: int, dimension: int, weights: str, share: float | None, reach: float | None) -> dict[str, Any]:
     """Solve one problem and say what it took; runs in a process of its own."""
     x, z = measure.clouds(n, dimension)
-    reach = reach_for(x, z, share) if reach is None else reach
+    if share is not None:
+        reach = reach_for(x, z, share)
+    assert reach is not None
     measure.reset_peak()
     part = slice(0, min(n, 512 << 2 * dimension, 10_000))  # enough points for every kernel that the clouds will need
     aot.solve(aot.DistanceCost(x[part], z[part], reach=1.0))

@@ -67,6 +67,10 @@ def main() -> None:
     rng = np.random.default_rng(0)
     x, z = rng.standard_normal((n, dimension)), rng.standard_normal((n, dimension))
     solved(x, z, 3.0 * dimension**0.5)
+    kept = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+    others = [
+        run for run in kept if (run["measurements"][0]["n"], run["measurements"][0]["dimension"]) != (n, dimension)
+    ]
     rows: list[dict[str, Any]] = []
     print("shift  reach  seconds  processor  rounds  pivots a point   mass  gap    POT (processor)")
     for shift in (0.0, 0.3, 1.0):
@@ -78,12 +82,8 @@ def main() -> None:
             pot = f"{row['pot_processor_seconds']:.2f}" if "pot_value" in row else ""
             took = f"{row['seconds']:7.2f}  {row['processor_seconds']:9.2f}  {row['rounds']:6}"
             answer = f"{row['pivots_a_point']:14.1f}  {row['mass']:5.3f}  {row['gap']:.0e}"
+            measure.write_json(RESULTS, {"runs": [*others, measure.header() | {"measurements": rows}]})
             print(f"{shift:5g}  {reach:5g}  {took}  {answer}  {pot}", flush=True)
-    kept = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
-    others = [
-        run for run in kept if (run["measurements"][0]["n"], run["measurements"][0]["dimension"]) != (n, dimension)
-    ]
-    measure.write_json(RESULTS, {"runs": [*others, measure.header() | {"measurements": rows}]})
 
 
 if __name__ == "__main__":
