@@ -59,14 +59,13 @@ class Watch:
             )
 
     def pricing_seconds(self) -> float | None:
-        """None for problems so small that a round of pricing is a single report."""
-        seconds = 0.0
+        """None for problems so small that every round of pricing is a single report; such rounds do not count."""
+        seconds, measured = 0.0, False
         for reports in self.reports.values():
             (first, begin), (last, end) = reports[0], reports[-1]
-            if last == first:
-                return None
-            seconds += (end - begin) / (last - first)
-        return seconds
+            if last > first:
+                seconds, measured = seconds + (end - begin) / (last - first), True
+        return seconds if measured else None
 
 
 def reach_for(x: np.ndarray, z: np.ndarray, share: float) -> float:
