@@ -2,16 +2,20 @@
 
     make scale                                              # 10,000, 30,000 and 100,000 points a side
     python benchmarks/scale.py --sizes 1000 3000 --weights random
+    python benchmarks/scale.py --dimension 2 --reach 1      # in the plane, where nearly everything pays
+    python benchmarks/scale.py --dimension 3 --reach 0.1 --sizes 1000000
 
-Two standard normal clouds in R^16; the reach is such that 10 % of the pairs are negative (estimated on a sample of
-pairs). The cost matrix, 80 GB at n = 100,000, is never formed. Each size has a process of its own, which solves a small
-problem first so that compilation is not timed. Memory is the peak of the whole process. Results go to
-benchmarks/results/scale.json after each size.
+Two standard normal clouds, by default in R^16; unless given, the reach is such that 10 % of the pairs are negative
+(estimated on a sample of pairs). The cost matrix, 80 GB at n = 100,000, is never formed. Each size has a process of its
+own, which solves a small problem first so that compilation is not timed. Memory is the peak of the whole process.
+`seconds` is the time on the clock, `processor_seconds` that of all threads together. Results go to
+benchmarks/results/scale.json after each size; those of other problems stay there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import sys
 import time
@@ -55,14 +59,13 @@ class Watch:
             )
 
     def pricing_seconds(self) -> float | None:
-        """None for problems so small that a round of pricing is a single report."""
-        seconds = 0.0
+        """None for problems so small that every round of pricing is a single report; such rounds do not count."""
+        seconds, measured = 0.0, False
         for reports in self.reports.values():
             (first, begin), (last, end) = reports[0], reports[-1]
-            if last == first:
-                return None
-            seconds += (end - begin) / (last - first)
-        return seconds
+            if last > first:
+                seconds, measured = seconds + (end - begin) / (last - first), True
+        return seconds if measured else None
 
 
 def reach_for(x: np.ndarray, z: np.ndarray, share: float) -> float:
@@ -72,14 +75,17 @@ def reach_for(x: np.ndarray, z: np.ndarray, share: float) -> float:
     return math.sqrt(np.quantile(np.square(x[i] - z[j]).sum(axis=1), share))
 
 
-def measure_size(n: int, weights: str, share: float) -> dict[str, Any]:
+def measure_size(n: int, dimension: int, weights: str, share: float | None, reach: float | None) -> dict[str, Any]:
     """Solve one problem and say what it took; runs in a process of its own."""
-    x, z = measure.clouds(n)
-    reach = reach_for(x, z, share)
+    x, z = measure.clouds(n, dimension)
+    if share is not None:
+        reach = reach_for(x, z, share)
+    assert reach is not None
     measure.reset_peak()
-    aot.solve(aot.DistanceCost(x[:300], z[:300], reach=reach))
+    part = slice(0, min(n, 512 << 2 * dimension, 10_000))  # enough points for every kernel that the clouds will need
+    aot.solve(aot.DistanceCost(x[part], z[part], reach=1.0))
     mu, nu = measure.weights(weights, n)
-    watch = Watch()
+    watch, processor = Watch(), time.process_time()
     solution = aot.solve(aot.DistanceCost(x, z, reach=reach), mu, nu, progress=watch)
     seconds = time.perf_counter() - watch.start
     print("\r\033[K", end="", file=sys.stderr, flush=True)
@@ -87,6 +93,7 @@ def measure_size(n: int, weights: str, share: float) -> dict[str, Any]:
     return {
         "reach": reach,
         "seconds": seconds,
+        "processor_seconds": time.process_time() - processor,
         "pricing_seconds": pricing,
         "pivoting_seconds": None if pricing is None else seconds - pricing,
         "peak_mb": measure.peak_bytes() / 1e6,
@@ -143,14 +150,23 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[10_000, 30_000, 100_000], metavar="N")
     parser.add_argument("--weights", choices=("uniform", "random"), default="uniform")
     parser.add_argument("--share", type=float, default=0.1, help="share of negative pairs")
+    parser.add_argument("--dimension", type=int, default=16)
+    parser.add_argument("--reach", type=float, help="instead of a share of negative pairs")
     options = parser.parse_args()
+    share = options.share if options.reach is None else None
+    kind = {"dimension": options.dimension, "weights": options.weights, "share": share, "given_reach": options.reach}
+    kept = json.loads(RESULTS.read_text())["measurements"] if RESULTS.exists() else []
     rows: list[dict[str, Any]] = []
     for n in sorted(set(options.sizes)):
         print(f"n = m = {n:,}", file=sys.stderr, flush=True)
-        problem = {"n": n, "weights": options.weights, "share": options.share}
-        rows.append(problem | measure.in_child("scale", "measure_size", problem, threads=None, quiet=False))
-        measure.write_json(RESULTS, measure.header() | {"measurements": rows})
-    title = f"Point clouds in R^16, {options.share:.0%} negative pairs, {options.weights} weights"
+        problem = {"n": n} | {key.removeprefix("given_"): value for key, value in kind.items()}
+        answer = measure.in_child("scale", "measure_size", problem, threads=None, quiet=False)
+        rows.append({"n": n} | kind | answer | measure.header())
+        others = [row for row in kept if {"n": row["n"]} | {key: row.get(key) for key in kind} != {"n": n} | kind]
+        kept = [*others, rows[-1]]
+        measure.write_json(RESULTS, {"measurements": kept})
+    pairs = f"{share:.0%} negative pairs" if share else f"reach {options.reach:g}"
+    title = f"Point clouds in R^{options.dimension}, {pairs}, {options.weights} weights"
     Console(width=None if sys.stdout.isatty() else 150).print(growth_table(rows, title))
 
 

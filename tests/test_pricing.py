@@ -13,6 +13,7 @@ from scipy import sparse
 
 import adaptive_ot as aot
 from adaptive_ot.costs import ArrayCost, SparseCost
+from adaptive_ot.exact.cells import CellPricing
 from adaptive_ot.exact.columns import pricing_for
 from adaptive_ot.exact.limits import Limits
 from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing
@@ -162,15 +163,27 @@ def cloud(name, rng):
     return CLOUDS[name](rng, rng.standard_normal((150, 3)), rng.standard_normal((170, 3)))
 
 
+of_points = pytest.mark.parametrize("pricing", [PointPricing, CellPricing])
+
+FEW_DIMENSIONS = 20  # more than pricing by cells is for
+
+
+def skip_many_dimensions(cost, pricing):
+    if pricing is CellPricing and cost.x.shape[1] > FEW_DIMENSIONS:
+        pytest.skip("cells are for few dimensions")
+
+
+@of_points
 @every_kind
 @pytest.mark.parametrize("name", CLOUDS)
-def test_points(name, kind):
+def test_points(name, kind, pricing):
     rng = np.random.default_rng(sum(map(ord, name)))
     cost = cloud(name, rng)
+    skip_many_dimensions(cost, pricing)
     matrix, error = point_matrix(cost)
     f, g = potentials(kind, matrix, rng)
     for keep in (1, 8, 16):
-        found = PointPricing(cost).violated(f, g, keep, lambda _: None)
+        found = pricing(cost).violated(f, g, keep, lambda _: None)
         check_violated(found, matrix, error, f, g, keep)
 
 
@@ -186,6 +199,7 @@ def test_the_lowest_costs_are_below_every_pair(name):
         assert (of_columns <= costs.min(axis=0)).all()
 
 
+@of_points
 @pytest.mark.parametrize("dimension", [2, 20, 40])
 @pytest.mark.parametrize(
     ("n", "m"),
@@ -194,13 +208,14 @@ def test_the_lowest_costs_are_below_every_pair(name):
         *[(511, 257), (513, 255), (257, 1025), (130, 1024)],
     ],
 )
-def test_edges_of_tiles(n, m, dimension):
+def test_edges_of_tiles(n, m, dimension, pricing):
     rng = np.random.default_rng(n * m + dimension)
     cost = aot.DistanceCost(rng.standard_normal((n, dimension)), rng.standard_normal((m, dimension)), dimension**0.5)
+    skip_many_dimensions(cost, pricing)
     matrix, error = point_matrix(cost)
     for kind in ("zero", "close"):
         f, g = potentials(kind, matrix, rng)
-        found = PointPricing(cost).violated(f, g, 4, lambda _: None)
+        found = pricing(cost).violated(f, g, 4, lambda _: None)
         check_violated(found, matrix, error, f, g, 4)
 
 
@@ -310,16 +325,17 @@ def restore_threads():
 
 @pytest.mark.usefixtures("restore_threads")
 @every_kind
-@pytest.mark.parametrize("make", ["points", "duplicates", "dense", "ties"])
+@pytest.mark.parametrize("make", ["points", "duplicates", "cells", "dense", "ties"])
 def test_number_of_threads_does_not_matter(make, kind):
     most = min(4, numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
     if most < 2:
         pytest.skip("this machine offers one thread only")
     rng = np.random.default_rng(4)
-    if make in ("points", "duplicates"):
+    if make in ("points", "duplicates", "cells"):
         points = [rng.standard_normal((size, 3)) for size in (700, 900)]
         cost = aot.DistanceCost(*(np.rint(side) if make == "duplicates" else side for side in points), reach=1.5)
-        matrix, pricing = point_matrix(cost)[0], PointPricing(cost, ALL_THREADS)
+        matrix, of_points = point_matrix(cost)[0], CellPricing if make == "cells" else PointPricing
+        pricing = of_points(cost, ALL_THREADS)
     else:
         matrix = rng.standard_normal((700, 900)) if make == "dense" else rng.integers(-2, 2, (700, 900)).astype(float)
         pricing = DensePricing(ArrayCost(matrix), ALL_THREADS)
@@ -340,7 +356,7 @@ def test_more_threads_than_columns():
     assert found.target_minimum.tolist() == [-(10.5**2)]
 
 
-@pytest.mark.parametrize("make", [PointPricing, lambda cost: DensePricing(ArrayCost(cost.block(0, 2000)))])
+@pytest.mark.parametrize("make", [PointPricing, CellPricing, lambda cost: DensePricing(ArrayCost(cost.block(0, 2000)))])
 def test_progress_rises_to_one(make):
     rng = np.random.default_rng(5)
     cost = aot.DistanceCost(rng.standard_normal((2000, 2)), rng.standard_normal((2500, 2)), reach=0.1)

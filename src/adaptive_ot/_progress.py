@@ -10,8 +10,9 @@ class Progress(NamedTuple):
     """A report that a long solve makes several times a second.
 
     `fraction` is how much of the current stage is done, if known; `gap` is the certified gap after the last round of
-    pricing. For a batch, they are the fraction of the problems solved and the largest of their gaps. An entropic solve
-    reports its current `epsilon`, which decreases in stages, and how far off the marginals are there (`error`).
+    pricing, infinite before the first and while coarser versions of the problem are solved. For a batch, they are the
+    fraction of the problems solved and the largest of their gaps. An entropic solve reports its current `epsilon`,
+    which decreases in stages, and how far off the marginals are there (`error`).
     """
 
     stage: str

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot._progress import Progress
+from adaptive_ot.costs import PointCost
+from adaptive_ot.exact.cells import CellPricing
 from adaptive_ot.exact.certificate import Exact, certified
 from adaptive_ot.exact.limits import LIMITS, Limits
+from adaptive_ot.exact.multiscale import Order, Scale, all_scales, between, part_of
 from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing, Pricing, Violated
 from adaptive_ot.exact.scan import pairs_below
-from adaptive_ot.exact.simplex import NetworkSimplex, carrying_pairs, is_negative, real_flows
-from adaptive_ot.exact.weights import NetworkWeights, fit, network_weights, whole_weights
+from adaptive_ot.exact.simplex import NetworkSimplex, Tree, carrying_pairs, is_negative, real_flows, relabelled
+from adaptive_ot.exact.weights import NetworkWeights, common_unit, fit, network_weights, whole_weights
 from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
@@ -22,6 +26,12 @@ from adaptive_ot.solution import Solution
 # How many pairs of lowest reduced cost are kept per node in the first round and in later rounds.
 FIRST_KEEP = 16
 LATER_KEEP = 8
+
+# A coarse problem of at least this many points in this many dimensions tells whether mass stays near: whether nearly
+# all pairs in its plan are among the cheapest.
+MANY = 32 * FIRST_KEEP
+SPACE = 3
+NEARLY_ALL = 0.99
 
 
 def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
@@ -39,17 +49,34 @@ def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pri
         from adaptive_ot.exact.pricing_gpu import TorchPricing
 
         return TorchPricing(cost, limits)
-    return PointPricing(cost, limits) if cost.layout == "points" else DensePricing(cost, limits)
+    if cost.layout != "points":
+        return DensePricing(cost, limits)
+    dimension = cost.x.shape[1] + cost.p.shape[1]
+    in_cells = max(cost.shape) >= limits.points_in_cells << 2 * dimension
+    return CellPricing(cost, limits) if in_cells else PointPricing(cost, limits)
 
 
 class Optimum(NamedTuple):
     """An optimal tree of adaptive transport with `base` subtracted from all costs, and feasible potentials as proof."""
 
-    simplex: NetworkSimplex
+    tree: Tree
     weights: NetworkWeights
     source_potential: np.ndarray
     target_potential: np.ndarray
+    pivots: int
     within_limit: bool
+
+    def unordered(self, order: Order) -> Optimum:
+        """The optimum of the problem whose points were put in this order."""
+        node = np.concatenate((order.source, order.target + order.source.size, [self.tree.parent.size - 1]))
+        source, target = np.argsort(order.source), np.argsort(order.target)
+        place = np.argsort(node)
+        tree, weights = relabelled(self.tree, node, place), self.weights
+        weights = weights._replace(
+            source=weights.source[source], target=weights.target[target], real=weights.real[place[:-1]]
+        )
+        f, g = self.source_potential[source], self.target_potential[target]
+        return self._replace(tree=tree, weights=weights, source_potential=f, target_potential=g)
 
 
 def solve_adaptive(problem: Problem, solver: Exact, report: Callable[[Progress], None], limits: Limits) -> Solution:
@@ -58,49 +85,136 @@ def solve_adaptive(problem: Problem, solver: Exact, report: Callable[[Progress],
     f, g = optimum.source_potential, optimum.target_potential
     bound = Bound(float(problem.source_weights @ f + problem.target_weights @ g), g)
     rows, columns, mass, costs = carried(problem, optimum)
-    pivots = optimum.simplex.pivots
-    return certified(problem, solver, (rows, columns, mass), costs, f, bound, optimum.within_limit, pivots)
+    return certified(problem, solver, (rows, columns, mass), costs, f, bound, optimum.within_limit, optimum.pivots)
 
 
 def find_optimum(
     problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None], limits: Limits
 ) -> Optimum:
+    """The optimum with `base` subtracted from all costs; between points, coarser problems are solved first."""
+    generation = ColumnGeneration(problem, solver, base, report, limits)
+    cost, pricing = problem.cost, pricing_for(problem.cost, base, limits)
+    if not isinstance(cost, PointCost) or pricing.complete or max(cost.shape) <= limits.coarsest_points:
+        return generation.optimum(pricing, problem.source_weights, problem.target_weights)
+    finest, order = Scale.finest(problem, cost)
+    scales = all_scales(finest, limits.coarsest_points)
+    pricing = pricing_for(scales[0].cost, base, limits)
+    optimum = generation.optimum(pricing, *scales[0][1:])
+    for coarse, fine in pairwise(scales):
+        if generation.stays_near(pricing, optimum):
+            pricing = pricing_for(finest.cost, base, limits)
+            optimum = generation.optimum(pricing, *finest[1:])
+            break
+        start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
+        optimum = generation.optimum(pricing, *fine[1:], start)
+    return optimum.unordered(order)
+
+
+class ColumnGeneration:
     """Price all pairs, add the violated ones as arcs, pivot to optimality; repeat until no pair is violated.
 
-    The first round prices against zero potentials, the duals of the all-slack basis: it finds the cheapest pairs.
+    Rounds, pivots and arcs of all scales of a problem are counted together.
     """
-    n, m = problem.cost.shape
-    mu, nu = problem.source_weights, problem.target_weights
-    max_pivots = solver.pivot_limit(n + m)
-    round_number, gap = 0, math.inf
-    simplex: NetworkSimplex | None = None
 
-    def tell(stage: str, fraction: float | None) -> None:
-        pivots, arcs = (simplex.pivots, simplex.arcs.cost.size - n - m) if simplex else (0, 0)
-        report(Progress(stage, round_number, fraction, pivots, arcs, gap))
+    def __init__(
+        self, problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None], limits: Limits
+    ) -> None:
+        self.base, self.report, self.limits = base, report, limits
+        self.base_decides = problem.marginals.exact_method != "adaptive"  # which points matter
+        self.shape = problem.cost.shape
+        self.max_pivots = solver.pivot_limit(sum(self.shape))
+        self.round, self.pivots, self.arcs, self.gap = 0, 0, 0, math.inf
 
-    pricing = pricing_for(problem.cost, base, limits)
-    found = pricing.cheapest(base, FIRST_KEEP, lambda done: tell("pricing", done))
-    if problem.marginals.exact_method == "adaptive":
-        weights = network_weights(mu, nu, found.rows, found.columns, pricing.complete)
-    else:  # the base decides which points matter
-        weights = whole_weights(mu, nu)
-    simplex = NetworkSimplex(weights.source, weights.target)
-    found = only(found, weights.target[found.columns] > 0)  # targets without weight get no arcs
-    while True:
-        round_number += 1
-        pivots_before = simplex.pivots
-        simplex.add_arcs(found.rows, found.columns, found.costs - base)
-        within_limit = simplex.optimise(max_pivots, lambda: tell("pivoting", None))
-        f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
-        violated = pricing.violated(f + base, g, LATER_KEEP, lambda done: tell("pricing", done))
-        optimum = Optimum(simplex, weights, f, g + violated.target_minimum, within_limit)
-        gap = max(0.0, simplex.value() * weights.grain - float(mu @ f + nu @ optimum.target_potential))
-        rows, columns, costs, _ = found = only(violated, weights.target[violated.columns] > 0)
-        costs = costs - base
-        found = only(found, is_negative(costs - f[rows] - g[columns], costs, f[rows], g[columns]))
-        if found.rows.size == 0 or simplex.pivots == pivots_before or not within_limit:
-            return optimum
+    def optimum(
+        self, pricing: Pricing, mu: np.ndarray, nu: np.ndarray, start: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> Optimum:
+        """The optimum of one scale, which takes fewer rounds from potentials close to optimal.
+
+        Without any, the first round prices against zero potentials, the duals of the all-slack basis: it finds the
+        cheapest pairs.
+        """
+        if start is None:
+            found = pricing.cheapest(self.base, FIRST_KEEP, self.priced)
+        else:
+            found = self.near(pricing, *start, every_point=not self.base_decides and not common_unit(mu, nu))
+        if self.base_decides:
+            weights = whole_weights(mu, nu)
+        else:
+            weights = network_weights(mu, nu, found.rows, found.columns, pricing.complete)
+        simplex = NetworkSimplex(weights.source, weights.target, self.pivots)
+        found = only(found, weights.target[found.columns] > 0)  # targets without weight get no arcs
+        while True:
+            self.round += 1
+            self.arcs += found.rows.size
+            simplex.add_arcs(found.rows, found.columns, found.costs - self.base)
+            within_limit = simplex.optimise(self.max_pivots, lambda: self.pivoted(simplex))
+            idle, self.pivots = found.rows.size > 0 and simplex.pivots == self.pivots, simplex.pivots
+            f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
+            violated = pricing.violated(f + self.base, g, LATER_KEEP, self.priced)
+            optimum = Optimum(simplex.tree, weights, f, g + violated.target_minimum, simplex.pivots, within_limit)
+            if pricing.shape == self.shape:  # a coarse problem proves nothing
+                self.gap = max(0.0, simplex.value() * weights.grain - float(mu @ f + nu @ optimum.target_potential))
+            rows, columns, costs, _ = found = only(violated, weights.target[violated.columns] > 0)
+            costs = costs - self.base
+            found = only(found, is_negative(costs - f[rows] - g[columns], costs, f[rows], g[columns]))
+            if found.rows.size == 0 or idle or not within_limit:
+                return optimum
+
+    def near(self, pricing: Pricing, f: np.ndarray, g: np.ndarray, every_point: bool) -> Violated:
+        """The pairs of lowest reduced cost among those that cost less than the base.
+
+        They include at least one for `every_point` that has any.
+        """
+        lift = self.base - f.min(initial=0.0) - g.min(initial=0.0)  # enough to make every pair below the base negative
+        found = pricing.violated(f + lift, g, FIRST_KEEP, self.priced)
+        found = only(found, found.costs < self.base)
+        if not every_point:
+            return found
+        n, m = pricing.shape
+        lonely_rows, lonely_columns = np.setdiff1d(range(n), found.rows), np.setdiff1d(range(m), found.columns)
+        parts = [found]
+        for rows, columns in (lonely_rows, np.arange(m)), (np.arange(n), lonely_columns):
+            of_part = pricing_for(part_of(pricing.cost, rows, columns), self.base, self.limits)
+            pairs = of_part.cheapest(self.base, 1, lambda _: None)
+            parts.append(pairs._replace(rows=rows[pairs.rows], columns=columns[pairs.columns]))
+        rows, columns, costs, _ = zip(*parts, strict=True)
+        return Violated(np.concatenate(rows), np.concatenate(columns), np.concatenate(costs), found.target_minimum)
+
+    def stays_near(self, pricing: Pricing, optimum: Optimum) -> bool:
+        """Whether the cheapest pairs of every point carry the plan of a coarse problem, and so that of the finest.
+
+        In the plane this does not follow: mass moves ever farther, compared with the distances of the points.
+        """
+        (n, m), cost = pricing.shape, pricing.cost
+        if pricing.complete or min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
+            return False
+        cheapest = pricing.cheapest(self.base, FIRST_KEEP, self.priced)
+        self.round += 1
+        rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
+        cheap = np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns)
+        return int(np.count_nonzero(cheap)) >= NEARLY_ALL * rows.size
+
+    def extended(self, optimum: Optimum, coarse: Scale, fine: Scale) -> tuple[np.ndarray, np.ndarray]:
+        """The potentials of a coarse optimum at the points of a finer scale: their c-transforms."""
+        f, g = optimum.source_potential, optimum.target_potential
+        of_targets = between(coarse.cost, fine.cost)
+        of_sources = between(coarse.cost.transposed(), fine.cost.transposed())
+        return self.transform(of_sources, g), self.transform(of_targets, f)
+
+    def transform(self, cost: PointCost, f: np.ndarray) -> np.ndarray:
+        """The c-transform: the lowest C_ij - f_i of every target, at most 0."""
+        pricing = pricing_for(cost, self.base, self.limits)
+        lowest = pricing.violated(f + self.base, np.zeros(cost.shape[1]), 1, self.priced).target_minimum
+        self.round += 1
+        return lowest
+
+    def priced(self, fraction: float) -> None:
+        """Report that a fraction of all pairs is priced."""
+        self.report(Progress("pricing", self.round, fraction, self.pivots, self.arcs, self.gap))
+
+    def pivoted(self, simplex: NetworkSimplex) -> None:
+        """Report pivots."""
+        self.report(Progress("pivoting", self.round, None, simplex.pivots, self.arcs, self.gap))
 
 
 def only(violated: Violated, use: np.ndarray) -> Violated:
@@ -111,9 +225,9 @@ def only(violated: Violated, use: np.ndarray) -> Violated:
 
 def carried(problem: Problem, optimum: Optimum) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Rows, columns, masses and costs of the pairs that carry mass."""
-    simplex, weights = optimum.simplex, optimum.weights
-    flows = real_flows(simplex.tree, weights)
-    rows, columns, mass, costs = carrying_pairs(simplex.tree, simplex.sources, *flows)
+    tree, weights = optimum.tree, optimum.weights
+    flows = real_flows(tree, weights)
+    rows, columns, mass, costs = carrying_pairs(tree, problem.cost.shape[0], *flows)
     if not weights.unit:
         fit(mass, rows, columns, problem.source_weights, problem.target_weights)
     return rows, columns, mass, costs

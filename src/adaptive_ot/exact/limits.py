@@ -28,6 +28,10 @@ class Limits(NamedTuple):
         Pairs in a block of rows, and the number of pairs from which a second thread pays off.
     rows_sampled
         Number of rows from which typical reduced costs are estimated.
+    points_in_cells
+        Point clouds in R^d are priced cell by cell if one has at least this many points times 4^d.
+    coarsest_points
+        Clouds of more points than this are solved on a coarser scale first.
     """
 
     few_pairs: int = 2**16
@@ -41,6 +45,8 @@ class Limits(NamedTuple):
     pairs_per_block: int = 2**18
     pairs_per_thread: int = 2**19
     rows_sampled: int = 64
+    points_in_cells: int = 512
+    coarsest_points: int = 128
 
 
 LIMITS = Limits()

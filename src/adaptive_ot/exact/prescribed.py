@@ -60,19 +60,19 @@ def solve_from(
     """Solve at a price, then raise the price until enough mass moves."""
     amount = problem.prescribed_mass
     optimum = find_optimum(problem, solver, base, report, pricing.limits)
-    simplex, weights = optimum.simplex, optimum.weights
+    weights = optimum.weights
 
     def tell() -> None:
-        report(Progress("walking", 0, min(1.0, rising.mass / amount), simplex.pivots + rising.pivots, 0, math.inf))
+        report(Progress("walking", 0, min(1.0, rising.mass / amount), optimum.pivots + rising.pivots, 0, math.inf))
 
-    rising = ParametricSimplex(pricing, simplex.tree, weights, base, tell)
+    rising = ParametricSimplex(pricing, optimum.tree, weights, base, tell)
     within_limit = optimum.within_limit
-    most_pivots = solver.pivot_limit(sum(problem.cost.shape)) - simplex.pivots
+    most_pivots = solver.pivot_limit(sum(problem.cost.shape)) - optimum.pivots
     if within_limit and not rising.to(flow_of(amount, weights), most_pivots):
         within_limit = rising.within_limit
         if within_limit and rising.mass < MOVABLE * amount:
             raise Infeasible(amount, rising.mass)
-    return solution_of(problem, solver, rising, within_limit, simplex.pivots + rising.pivots)
+    return solution_of(problem, solver, rising, within_limit, optimum.pivots + rising.pivots)
 
 
 def solution_of(

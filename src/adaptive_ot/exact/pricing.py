@@ -121,6 +121,7 @@ class ListedPricing(Pricing):
 
     def cheapest(self, base: float, keep: int, tick: Tick) -> Violated:
         if self.complete:
+            tick(1.0)
             return Violated(*self.pairs, np.zeros(self.shape[1]))
         return super().cheapest(base, keep, tick)
 

@@ -43,6 +43,14 @@ class Points(NamedTuple):
     class_weight: float
     offset: float
 
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> Points:
+        """Some of the points, in this order."""
+        return self._replace(x=self.x[rows], z=self.z[columns], p=self.p[rows], q=self.q[columns])
+
+    def transposed(self) -> Points:
+        """Sources and targets exchanged."""
+        return self._replace(x=self.z, z=self.x, p=self.q, q=self.p)
+
 
 class Screen(NamedTuple):
     """A lower bound on reduced costs, cheap in float32: unit * (a_i + b_j - <u_i, v_j>) for the pair (i, j)."""
@@ -55,7 +63,7 @@ class Screen(NamedTuple):
 
 
 @inlined
-def _insert(best, node, reduced, other):
+def insert(best, node, reduced, other):
     """Insert a pair that is better than the last one kept, in order."""
     place = best.value.shape[1] - 1
     while place > 0 and best.value[node, place - 1] > reduced:
@@ -73,7 +81,7 @@ def merge(best, others):
     for node in range(best.value.shape[0]):
         for place in range(last + 1):
             if others.value[node, place] < best.value[node, last]:
-                _insert(best, node, others.value[node, place], others.partner[node, place])
+                insert(best, node, others.value[node, place], others.partner[node, place])
 
 
 @register_jitable
@@ -154,9 +162,9 @@ def scan_list(rows, columns, costs, f, g, by_row, by_column):
         i, j = rows[k], columns[k]
         reduced = costs[k] - f[i] - g[j]
         if reduced < by_row.value[i, last]:
-            _insert(by_row, i, reduced, j)
+            insert(by_row, i, reduced, j)
         if reduced < by_column.value[j, last]:
-            _insert(by_column, j, reduced, i)
+            insert(by_column, j, reduced, i)
 
 
 @kernel
@@ -181,14 +189,14 @@ def scan_dense(costs, f, g, top, bottom, start, stop, by_row, by_column):
             for k in range(chunk.size):
                 reduced = chunk[k] - f_i - potentials[k]
                 if reduced < by_row.value[row, last]:
-                    _insert(by_row, row, reduced, left + k)
+                    insert(by_row, row, reduced, left + k)
                 if reduced < column_limits[k]:
-                    _insert(by_column, left + k, reduced, i)
+                    insert(by_column, left + k, reduced, i)
                     column_limits[k] = by_column.value[left + k, last]
 
 
 @inlined
-def _pair_cost(points, i, j):
+def pair_cost(points, i, j):
     square, agreement = 0.0, 0.0
     for k in range(points.x.shape[1]):
         difference = points.x[i, k] - points.z[j, k]
@@ -228,12 +236,12 @@ def _scan_products(products, i, row, first, plain, limited, screen, points, f, g
             if chunk[k] <= a_limited + b_plain[k] and chunk[k] <= a_plain + b_limited[k]:
                 continue
             j = first + left + k
-            reduced = _pair_cost(points, i, j) - f[i] - g[j]
+            reduced = pair_cost(points, i, j) - f[i] - g[j]
             if reduced < by_row.value[row, last]:
-                _insert(by_row, row, reduced, j)
+                insert(by_row, row, reduced, j)
                 a_limited = _round_down(screen.a[i] - by_row.value[row, last] / screen.unit)
             if reduced < by_column.value[j, last]:
-                _insert(by_column, j, reduced, i)
+                insert(by_column, j, reduced, i)
                 b_limited[k] = _round_down(screen.b[j] - by_column.value[j, last] / screen.unit)
 
 

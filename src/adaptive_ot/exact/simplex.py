@@ -294,6 +294,12 @@ def carrying_pairs(
     return rows[order], columns[order], flow[nodes[order]], tree.cost[nodes[order]]
 
 
+def relabelled(tree: Tree, node: np.ndarray, place: np.ndarray) -> Tree:
+    """The same tree with node k named `node[k]`; `place` is the inverse of `node`."""
+    renamed = (node.astype(np.uint32)[side][place] for side in tree[:3])
+    return Tree(*renamed, *(side[place] for side in tree[3:]))
+
+
 class NetworkSimplex:
     """The state of the simplex: a tree, and the arcs that may enter it.
 
@@ -302,6 +308,8 @@ class NetworkSimplex:
     source_weights, target_weights
         Integers (int64) whose sums stay below 2**62. Targets of weight zero must get no arcs: they would break strong
         feasibility, and there is nothing to transport to them.
+    pivots
+        The number of pivots to count from.
 
     Examples
     --------
@@ -314,11 +322,11 @@ class NetworkSimplex:
     [[0, 1], [0, 0], [1, 1], [-1.0, -3.0]]
     """
 
-    def __init__(self, source_weights: np.ndarray, target_weights: np.ndarray) -> None:
+    def __init__(self, source_weights: np.ndarray, target_weights: np.ndarray, pivots: int = 0) -> None:
         self.sources, self.targets = source_weights.size, target_weights.size
         self.tree = slack_tree(source_weights, target_weights)
         self.arcs = slack_arcs(self.sources, self.targets)
-        self.pivots = 0
+        self.pivots = pivots
         self._cursor = 0
         self._tolerance = 0.0
 
