@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 # Up to this many pairs, the median distance is taken over all pairs; beyond that, over a fixed sample.
 PAIRS_FOR_MEDIAN = 1_000_000
 
-# About how many rows a point cost samples.
-ROWS_SAMPLED = 16
+# About how many rows and columns a point cost samples.
+ROWS_SAMPLED, COLUMNS_SAMPLED = 16, 2048
 
 # How many numbers are held at once where pairs are evaluated one by one.
 NUMBERS_AT_ONCE = 4_000_000
@@ -66,10 +66,9 @@ class Cost(ABC):
             np.minimum(lowest, (rows - f[start : start + len(rows), None]).min(axis=0), out=lowest)
         return lowest
 
+    @abstractmethod
     def sample(self) -> Any:
-        """All stored costs, or the costs of some rows if the matrix is never formed."""
-        n = self.shape[0]
-        return np.concatenate([self.block(i, i + 1) for i in range(0, n, 1 + n // ROWS_SAMPLED)])
+        """All stored costs, or the costs of some pairs if the matrix is never formed."""
 
     def allowed_pairs(self) -> sparse.csr_array | None:
         """A matrix with a one for every pair that may carry mass, or None if all pairs may."""
@@ -219,6 +218,24 @@ class PointCost(Cost):
         for part in _parts(len(rows), self.p.shape[1]):
             costs[part] -= self.class_weight * np.einsum("ij,ij->i", self.p[rows[part]], self.q[columns[part]])
         return costs
+
+    def sample(self) -> np.ndarray:
+        n, m = self.shape
+        return self._thinned(1 + n // ROWS_SAMPLED, 1 + m // COLUMNS_SAMPLED).block(0, n)
+
+    def _thinned(self, by_row: int, by_column: int) -> PointCost:
+        """The cost of every so many points."""
+        rows, columns = slice(None, None, by_row), slice(None, None, by_column)
+        return PointCost(
+            self.kind,
+            self.x[rows],
+            self.z[columns],
+            self.p[rows],
+            self.q[columns],
+            distance_weight=self.distance_weight,
+            class_weight=self.class_weight,
+            offset=self.offset,
+        )
 
     def transposed(self) -> PointCost:
         return PointCost(
