@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import adaptive_ot as aot
-from adaptive_ot._arrays import rounded_down
+from adaptive_ot._arrays import ArrayKind, rounded_down
 from adaptive_ot.entropic import solver as solver_module
 from budget import mostly_slow
 
@@ -222,6 +222,42 @@ def test_stops_when_out_of_passes(monkeypatch):
     assert found.status is aot.Status.ITERATION_LIMIT
     assert found.violation <= 1e-12
     assert found.value - found.problem.dual_value(found.source_potential) == pytest.approx(found.gap, abs=1e-9)
+
+
+@pytest.fixture
+def as_on_gpu(monkeypatch):
+    """Have costs treat every tensor as one on a GPU."""
+    monkeypatch.setattr(ArrayKind, "on_gpu", property(lambda kind: kind.library == "torch"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_points_stay_on_the_gpu(monkeypatch, as_on_gpu, dtype):
+    arrays = clouds(20, 15, 2)
+    tensors = [on_device(array).to(dtype) for array in arrays]
+    cost, solver = aot.JointCost(*tensors), aot.Entropic(0.3, tolerance=1e-9)
+    assert all(torch.is_tensor(array) for array in cost.arrays)
+    found, expected = aot.solve(cost, solver=solver), aot.solve(aot.JointCost(*arrays), solver=solver)
+    assert isinstance(vars(found.transport)["softmin"], streaming.StreamedSoftmin)
+    assert found.source_potential.dtype == dtype
+    assert found.source_potential.device == tensors[0].device
+    assert found.value == pytest.approx(expected.value, abs=1e-6)
+    assert repr(cost) == repr(aot.JointCost(*arrays))
+    transposed = cost.transposed()
+    np.testing.assert_allclose(transposed.block(0, 15), cost.block(0, 20).T)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, 1e200])
+def test_wrong_points_on_the_gpu(as_on_gpu, wrong):
+    x, z, p, _ = (on_device(array) for array in clouds(20, 15, 2))
+    z[3, 1] = wrong
+    with pytest.raises(aot.InvalidInput, match=r"z must hold finite numbers.* at \(3, 1\)"):
+        aot.DistanceCost(x, z, 1.0)
+    with pytest.raises(aot.InvalidInput, match="z must have two dimensions"):
+        aot.DistanceCost(x, z[0], 1.0)
+    with pytest.raises(aot.InvalidInput, match="q must have as many columns"):
+        aot.JointCost(x, x, p[:, :3], p)
+    with pytest.raises(aot.InvalidInput, match="real numbers"):
+        aot.DistanceCost(x, z.to(torch.complex128), 1.0)
 
 
 @pytest.mark.parametrize("n", [1, 0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -177,45 +178,55 @@ class SparseCost(Cost):
 
 
 class PointCost(Cost):
-    """distance_weight |x_i - z_j|^2 - class_weight <p_i, q_j> - offset, from points and class scores in float64."""
+    """distance_weight |x_i - z_j|^2 - class_weight <p_i, q_j> - offset, from points and class scores in float64.
+
+    `arrays` are x, z, p and q as they came: NumPy arrays, or tensors on a GPU, which get to the host when they are read
+    as `x` to `q`.
+    """
 
     layout = "points"
 
     def __init__(
         self,
         kind: ArrayKind,
-        x: np.ndarray,
-        z: np.ndarray,
-        p: np.ndarray,
-        q: np.ndarray,
+        x: Any,
+        z: Any,
+        p: Any,
+        q: Any,
         *,
         distance_weight: float,
         class_weight: float,
         offset: float,
     ) -> None:
         self.kind = kind
-        self.x, self.z, self.p, self.q = x, z, p, q
+        self.arrays = x, z, p, q
+        self.dimension, self.classes = int(x.shape[1]), int(p.shape[1])
         self.distance_weight = distance_weight
         self.class_weight = class_weight
         self.offset = offset
-        self.shape = (x.shape[0], z.shape[0])
-        self.least = -math.inf if p.shape[1] else -offset  # no distance is negative
+        self.shape = (int(x.shape[0]), int(z.shape[0]))
+        self.least = -math.inf if self.classes else -offset  # no distance is negative
+
+    x = cached_property(lambda self: to_numpy(self.arrays[0]))
+    z = cached_property(lambda self: to_numpy(self.arrays[1]))
+    p = cached_property(lambda self: to_numpy(self.arrays[2]))
+    q = cached_property(lambda self: to_numpy(self.arrays[3]))
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray] | None:
-        return (self.x, self.z) if self.x.shape[1] else None
+        return (self.x, self.z) if self.dimension else None
 
     def block(self, start: int, stop: int) -> np.ndarray:
         from scipy.spatial.distance import cdist
 
         costs = -self.class_weight * (self.p[start:stop] @ self.q.T) - self.offset
-        if self.x.shape[1]:
+        if self.dimension:
             costs += self.distance_weight * cdist(self.x[start:stop], self.z, "sqeuclidean")
         return costs
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         costs = self.distance_weight * squared_distances(self.x, self.z, rows, columns) - self.offset
-        for part in _parts(len(rows), self.p.shape[1]):
+        for part in _parts(len(rows), self.classes):
             costs[part] -= self.class_weight * np.einsum("ij,ij->i", self.p[rows[part]], self.q[columns[part]])
         return costs
 
@@ -225,25 +236,18 @@ class PointCost(Cost):
 
     def _thinned(self, by_row: int, by_column: int) -> PointCost:
         """The cost of every so many points."""
-        rows, columns = slice(None, None, by_row), slice(None, None, by_column)
-        return PointCost(
-            self.kind,
-            self.x[rows],
-            self.z[columns],
-            self.p[rows],
-            self.q[columns],
-            distance_weight=self.distance_weight,
-            class_weight=self.class_weight,
-            offset=self.offset,
-        )
+        x, z, p, q = self.arrays
+        return self._with(x[::by_row], z[::by_column], p[::by_row], q[::by_column])
 
     def transposed(self) -> PointCost:
+        x, z, p, q = self.arrays
+        return self._with(z, x, q, p)
+
+    def _with(self, *arrays: Any) -> PointCost:
+        """The cost of other points."""
         return PointCost(
             self.kind,
-            self.z,
-            self.x,
-            self.q,
-            self.p,
+            *arrays,
             distance_weight=self.distance_weight,
             class_weight=self.class_weight,
             offset=self.offset,
@@ -284,7 +288,7 @@ class DistanceCost(PointCost):
         self.reach = reach
 
     def __repr__(self) -> str:
-        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.x.shape[1]}, reach={self.reach:g})"
+        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.dimension}, reach={self.reach:g})"
 
 
 class JointCost(PointCost):
@@ -329,7 +333,7 @@ class JointCost(PointCost):
         beta = check.number("beta", beta, minimum=0.0)
         if alpha is None:
             kappa = check.number("kappa", kappa, minimum=0.0)
-            distance_weight = beta * kappa / check.spread(median_squared_distance(source, target))
+            distance_weight = beta * kappa / check.spread(median_squared_distance(to_numpy(source), to_numpy(target)))
         else:
             distance_weight = check.number("alpha", alpha, minimum=0.0)
         super().__init__(
@@ -345,7 +349,7 @@ class JointCost(PointCost):
 
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"JointCost({n} x {m} points in R^{self.x.shape[1]}, {self.p.shape[1]} classes)"
+        return f"JointCost({n} x {m} points in R^{self.dimension}, {self.classes} classes)"
 
 
 def as_cost(cost: Any) -> Cost:
@@ -384,9 +388,9 @@ def _parts(pairs: int, width: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, np.ndarray, np.ndarray]:
+def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, Any, Any]:
     kind = ArrayKind.of(x)
     check.same_place("x", kind, "z", z)
-    source, target = check.points("x", x), check.points("z", z)
+    source, target = check.cloud("x", x), check.cloud("z", z)
     check.same_columns("x", source, "z", target)
     return kind, source, target

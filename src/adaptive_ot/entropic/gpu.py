@@ -7,6 +7,7 @@ of all pairs is stored.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class TorchSoftmin(ArraySoftmin):
         super().__init__(cost.shape)
         self.cost, self.device = cost, device or cost.kind.device
         if cost.layout == "points":
-            self.u, self.w, self.a, self.b = inner_products(cost, torch, self._put)
+            self.u, self.w, self.a, self.b = inner_products(cost, torch, partial(torch.as_tensor, device=self.device))
 
     def _blocks(self) -> Iterator[tuple[slice, torch.Tensor]]:
         n, m = self.shape

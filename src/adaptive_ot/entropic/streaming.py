@@ -46,7 +46,7 @@ LEFT_OUT = {HALF: -10.0, SINGLE: -17.0, DOUBLE: -37.0}
 LEAVE = 0.2
 
 # Fewer pairs are not worth an order of the points.
-PAIRS_FOR_ORDER = 2**28
+PAIRS_FOR_ORDER = 2**31
 
 
 class Side:

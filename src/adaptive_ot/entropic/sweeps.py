@@ -76,8 +76,8 @@ class Lists(NamedTuple):
 def cloud_of(points: torch.Tensor) -> Cloud:
     """Pad the points, and split their coordinates into float16."""
     n, d = points.shape
-    chunk = min(MOST_COORDINATES, max(FEWEST_COORDINATES, triton.next_power_of_2(d)))
-    double = points.new_zeros(triton.cdiv(n, TILE) * TILE, max(chunk, triton.cdiv(d, chunk) * chunk))
+    chunk = min(MOST_COORDINATES, max(FEWEST_COORDINATES, 1 << (d - 1).bit_length()))
+    double = points.new_zeros(-(-n // TILE) * TILE, max(chunk, -(-d // chunk) * chunk))
     double[:n, :d] = points
     power = LARGEST_POWER - math.frexp(float(double.abs().max()))[1]
     scaled = double * 2.0**power
@@ -260,8 +260,10 @@ def inner_products(
     precision: tl.constexpr,
 ):  # fmt: skip
     """The inner products of a tile of rows with a tile of columns; `row` is the first chunk of the rows."""
-    kind: tl.constexpr = tl.float64 if precision == IS_DOUBLE else tl.float32
-    products = tl.zeros((i.shape[0], j.shape[0]), kind)
+    if precision == IS_DOUBLE:
+        products = tl.zeros((i.shape[0], j.shape[0]), tl.float64)
+    else:
+        products = tl.zeros((i.shape[0], j.shape[0]), tl.float32)
     for start in range(0, depth, chunk):
         if depth > chunk:
             row = some_of(rows, i, start, depth, chunk)
@@ -272,7 +274,7 @@ def inner_products(
             column_rest = tl.trans(some_of(column_rests, j, start, depth, chunk))
             products = tl.dot(row, column_rest, products)
             products = tl.dot(row_rest, column, products)
-        products = tl.dot(row, column, products, input_precision="ieee", out_dtype=kind)
+        products = tl.dot(row, column, products, input_precision="ieee", out_dtype=products.dtype)
     return products
 
 
