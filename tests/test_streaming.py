@@ -176,9 +176,9 @@ def test_tiles_that_cannot_matter_are_skipped(monkeypatch, epsilon):
     x, z, kept = rng.permutation(x), rng.permutation(z), []
     lists_of = skipping.lists_of
 
-    def counted(matters):
+    def counted(matters, sizes):
         kept.append(float(matters.float().mean()))
-        return lists_of(matters)
+        return lists_of(matters, sizes)
 
     monkeypatch.setattr(skipping, "lists_of", counted)
     cost, solver = aot.DistanceCost(x, z, 1.5), aot.Entropic(epsilon, tolerance=1e-10)
@@ -199,8 +199,8 @@ def test_order_and_distances_of_tiles(n, d):
     balls = [skipping.balls_of(side) for side in (points[order], others)]
     bounds = skipping.distances(*balls)
     halves = torch.cdist(points[order], others).square() / 2
-    for i, rows in enumerate(halves.split(sweeps.TILE)):
-        for j, tile in enumerate(rows.split(sweeps.TILE, dim=1)):
+    for i, rows in enumerate(halves.split(skipping.leaf_size(n))):
+        for j, tile in enumerate(rows.split(skipping.leaf_size(300), dim=1)):
             assert float(bounds.least[i, j]) <= float(tile.min())
             assert float(bounds.most[i, j]) >= float(tile.max())
 

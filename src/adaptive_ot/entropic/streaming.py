@@ -59,7 +59,7 @@ class Side:
         self.order = skipping.compact_order(points) if ordered else None
         points, self.terms = (points, terms) if self.order is None else (points[self.order], terms[self.order])
         self.cloud = sweeps.cloud_of(points)
-        self.balls = skipping.balls_of(points) if ordered else None
+        self.balls, self.leaf = skipping.balls_of(points) if ordered else None, skipping.leaf_size(len(points))
         self.rest = self.terms - points.square().sum(1) / 2  # of the cost, besides half the squared distance
         self.given_terms = terms.cpu().numpy()
         self.known: tuple[np.ndarray, np.ndarray] | None = None
@@ -237,7 +237,8 @@ class StreamedSoftmin(TorchSoftmin):
             known = -skipping.highest(-rows.put(log_sums) - rows.rest / self.epsilon)
             least = torch.maximum(least, known + (scaling - before).min())
         negligible = LEFT_OUT[self.precision] - math.log(len(scaling))
-        return skipping.lists_of(reward - apart.least / self.epsilon >= least[:, None] + negligible)
+        matters = reward - apart.least / self.epsilon >= least[:, None] + negligible
+        return skipping.lists_of(matters, (rows.leaf, columns.leaf))
 
     def _lists_for_plan(
         self, at: RowUpdate, rule: RowRule, precision: int, floors: np.ndarray | None = None
@@ -257,7 +258,8 @@ class StreamedSoftmin(TorchSoftmin):
             lowest = -skipping.highest(self.sources.put(floors) - self.sources.rest)
             most = (self.apart.most.T + lowest).amin(1)
             back = back | (self.apart.least.T + lowest <= most[:, None])
-        return skipping.lists_of(forth), skipping.lists_of(back)
+        leaves = self.sources.leaf, self.targets.leaf
+        return skipping.lists_of(forth, leaves), skipping.lists_of(back, leaves[::-1])
 
 
 def distances_of(sources: Side, targets: Side) -> Distances | None:
