@@ -258,8 +258,8 @@ class StreamedSoftmin(TorchSoftmin):
             lowest = -skipping.highest(self.sources.put(floors) - self.sources.rest)
             most = (self.apart.most.T + lowest).amin(1)
             back = back | (self.apart.least.T + lowest <= most[:, None])
-        leaves = self.sources.leaf, self.targets.leaf
-        return skipping.lists_of(forth, leaves), skipping.lists_of(back, leaves[::-1])
+        down, across = self.sources.leaf, self.targets.leaf
+        return skipping.lists_of(forth, (down, across)), skipping.lists_of(back, (across, down))
 
 
 def distances_of(sources: Side, targets: Side) -> Distances | None:
