@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from adaptive_ot._arrays import to_numpy
 from adaptive_ot._jit import kernel
 from adaptive_ot.costs import PointCost
 
 # Points are centred at the median of about this many of them.
-POINTS_FOR_CENTRE = 1000
+POINTS_FOR_CENTRE = 300
 
 HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 
@@ -17,17 +21,21 @@ HALF_ULP = 2.0**-53  # rounding error of one float64 operation
 PRODUCT_ON_ONE_THREAD = 2**18
 
 
-def inner_products(cost: PointCost) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """u, v, a, b with C_ij = a_i + b_j - <u_i, v_j>, up to rounding."""
+def inner_products(cost: PointCost, xp: Any = np, put: Callable[[Any], Any] = to_numpy) -> tuple[Any, ...]:
+    """u, v, a, b with C_ij = a_i + b_j - <u_i, v_j>, up to rounding.
+
+    They are computed with the array library `xp`, which `put` passes the points to.
+    """
     # Distances do not change if all points move; centred at the (sampled) median, the points lose few digits.
-    sample = [side[:: 1 + len(side) // POINTS_FOR_CENTRE] for side in (cost.x, cost.z)]
-    centre = np.median(np.concatenate(sample), axis=0)
-    distance_scale, class_scale = np.sqrt(2 * cost.distance_weight), np.sqrt(cost.class_weight)
+    x, z, p, q = cost.arrays
+    sample = [to_numpy(side[:: 1 + len(side) // POINTS_FOR_CENTRE]) for side in (x, z)]
+    centre = put(np.median(np.concatenate(sample), axis=0))
+    distance_scale, class_scale = float(np.sqrt(2 * cost.distance_weight)), float(np.sqrt(cost.class_weight))
     vectors, terms = [], []
-    for points, classes, offset in ((cost.x, cost.p, cost.offset), (cost.z, cost.q, 0.0)):
-        moved = distance_scale * (points - centre)
-        vectors.append(np.hstack([moved, class_scale * classes]))
-        terms.append(np.einsum("ij,ij->i", moved, moved) / 2 - offset)
+    for points, classes, offset in ((x, p, cost.offset), (z, q, 0.0)):
+        moved = distance_scale * (put(points) - centre)
+        vectors.append(xp.hstack([moved, class_scale * put(classes)]) if cost.classes else moved)
+        terms.append(xp.einsum("ij,ij->i", moved, moved) / 2 - offset)
     return *vectors, *terms
 
 

@@ -185,11 +185,28 @@ def points(name: str, given: Any, rows: int | None = None) -> np.ndarray:
     return array
 
 
-def scores(name: str, given: Any) -> np.ndarray:
-    """Return a finite 2-D float64 array with the class scores of one point per row."""
+def cloud(name: str, given: Any) -> Any:
+    """The same as `points`, but those on a GPU stay there, as a tensor."""
+    tensor = _tensor_on_gpu(given, LARGEST)
+    return points(name, given) if tensor is None else tensor
+
+
+def scores(name: str, given: Any) -> Any:
+    """Return a finite 2-D float64 array with the class scores of one point per row, a tensor if they are on a GPU."""
+    tensor = _tensor_on_gpu(given, LARGEST_SCORE)
+    if tensor is not None:
+        return tensor
     return _matrix(
         name, given, "points x classes", "One-hot encode labels, as in np.eye(classes)[labels].", LARGEST_SCORE
     )
+
+
+def _tensor_on_gpu(given: Any, largest: float) -> Any:
+    """A valid 2-D array on a GPU as a float64 tensor; None for any other, which `_matrix` judges on the host."""
+    if is_sparse(given) or not ArrayKind.of(given).on_gpu or given.ndim != 2 or not given.is_floating_point():
+        return None
+    tensor = given.detach().double().contiguous()
+    return tensor if not tensor.numel() or float(tensor.abs().max()) <= largest else None
 
 
 def _matrix(name: str, given: Any, axes: str, advice: str, largest: float) -> np.ndarray:

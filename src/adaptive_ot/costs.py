@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 # Up to this many pairs, the median distance is taken over all pairs; beyond that, over a fixed sample.
 PAIRS_FOR_MEDIAN = 1_000_000
 
-# About how many rows a point cost samples.
-ROWS_SAMPLED = 16
+# About how many rows and columns a point cost samples.
+ROWS_SAMPLED, COLUMNS_SAMPLED = 16, 2048
 
 # How many numbers are held at once where pairs are evaluated one by one.
 NUMBERS_AT_ONCE = 4_000_000
@@ -66,10 +67,9 @@ class Cost(ABC):
             np.minimum(lowest, (rows - f[start : start + len(rows), None]).min(axis=0), out=lowest)
         return lowest
 
+    @abstractmethod
     def sample(self) -> Any:
-        """All stored costs, or the costs of some rows if the matrix is never formed."""
-        n = self.shape[0]
-        return np.concatenate([self.block(i, i + 1) for i in range(0, n, 1 + n // ROWS_SAMPLED)])
+        """All stored costs, or the costs of some pairs if the matrix is never formed."""
 
     def allowed_pairs(self) -> sparse.csr_array | None:
         """A matrix with a one for every pair that may carry mass, or None if all pairs may."""
@@ -178,55 +178,76 @@ class SparseCost(Cost):
 
 
 class PointCost(Cost):
-    """distance_weight |x_i - z_j|^2 - class_weight <p_i, q_j> - offset, from points and class scores in float64."""
+    """distance_weight |x_i - z_j|^2 - class_weight <p_i, q_j> - offset, from points and class scores in float64.
+
+    `arrays` are x, z, p and q as they came: NumPy arrays, or tensors on a GPU, which get to the host when they are read
+    as `x` to `q`.
+    """
 
     layout = "points"
 
     def __init__(
         self,
         kind: ArrayKind,
-        x: np.ndarray,
-        z: np.ndarray,
-        p: np.ndarray,
-        q: np.ndarray,
+        x: Any,
+        z: Any,
+        p: Any,
+        q: Any,
         *,
         distance_weight: float,
         class_weight: float,
         offset: float,
     ) -> None:
         self.kind = kind
-        self.x, self.z, self.p, self.q = x, z, p, q
+        self.arrays = x, z, p, q
+        self.dimension, self.classes = int(x.shape[1]), int(p.shape[1])
         self.distance_weight = distance_weight
         self.class_weight = class_weight
         self.offset = offset
-        self.shape = (x.shape[0], z.shape[0])
-        self.least = -math.inf if p.shape[1] else -offset  # no distance is negative
+        self.shape = (int(x.shape[0]), int(z.shape[0]))
+        self.least = -math.inf if self.classes else -offset  # no distance is negative
+
+    x = cached_property(lambda self: to_numpy(self.arrays[0]))
+    z = cached_property(lambda self: to_numpy(self.arrays[1]))
+    p = cached_property(lambda self: to_numpy(self.arrays[2]))
+    q = cached_property(lambda self: to_numpy(self.arrays[3]))
 
     @property
     def positions(self) -> tuple[np.ndarray, np.ndarray] | None:
-        return (self.x, self.z) if self.x.shape[1] else None
+        return (self.x, self.z) if self.dimension else None
 
     def block(self, start: int, stop: int) -> np.ndarray:
         from scipy.spatial.distance import cdist
 
         costs = -self.class_weight * (self.p[start:stop] @ self.q.T) - self.offset
-        if self.x.shape[1]:
+        if self.dimension:
             costs += self.distance_weight * cdist(self.x[start:stop], self.z, "sqeuclidean")
         return costs
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         costs = self.distance_weight * squared_distances(self.x, self.z, rows, columns) - self.offset
-        for part in _parts(len(rows), self.p.shape[1]):
+        for part in _parts(len(rows), self.classes):
             costs[part] -= self.class_weight * np.einsum("ij,ij->i", self.p[rows[part]], self.q[columns[part]])
         return costs
 
+    def sample(self) -> np.ndarray:
+        n, m = self.shape
+        return self._thinned(1 + n // ROWS_SAMPLED, 1 + m // COLUMNS_SAMPLED).block(0, n)
+
+    def _thinned(self, by_row: int, by_column: int) -> PointCost:
+        """The cost of every so many points."""
+        x, z, p, q = self.arrays
+        return self._with(x[::by_row], z[::by_column], p[::by_row], q[::by_column])
+
     def transposed(self) -> PointCost:
+        x, z, p, q = self.arrays
+        return self._with(z, x, q, p)
+
+    def _with(self, *arrays: Any) -> PointCost:
+        """The cost of other points."""
         return PointCost(
             self.kind,
-            self.z,
-            self.x,
-            self.q,
-            self.p,
+            *arrays,
             distance_weight=self.distance_weight,
             class_weight=self.class_weight,
             offset=self.offset,
@@ -267,7 +288,7 @@ class DistanceCost(PointCost):
         self.reach = reach
 
     def __repr__(self) -> str:
-        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.x.shape[1]}, reach={self.reach:g})"
+        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.dimension}, reach={self.reach:g})"
 
 
 class JointCost(PointCost):
@@ -312,7 +333,7 @@ class JointCost(PointCost):
         beta = check.number("beta", beta, minimum=0.0)
         if alpha is None:
             kappa = check.number("kappa", kappa, minimum=0.0)
-            distance_weight = beta * kappa / check.spread(median_squared_distance(source, target))
+            distance_weight = beta * kappa / check.spread(median_squared_distance(to_numpy(source), to_numpy(target)))
         else:
             distance_weight = check.number("alpha", alpha, minimum=0.0)
         super().__init__(
@@ -328,7 +349,7 @@ class JointCost(PointCost):
 
     def __repr__(self) -> str:
         n, m = self.shape
-        return f"JointCost({n} x {m} points in R^{self.x.shape[1]}, {self.p.shape[1]} classes)"
+        return f"JointCost({n} x {m} points in R^{self.dimension}, {self.classes} classes)"
 
 
 def as_cost(cost: Any) -> Cost:
@@ -367,9 +388,9 @@ def _parts(pairs: int, width: int) -> Iterator[slice]:
         yield slice(start, start + step)
 
 
-def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, np.ndarray, np.ndarray]:
+def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, Any, Any]:
     kind = ArrayKind.of(x)
     check.same_place("x", kind, "z", z)
-    source, target = check.points("x", x), check.points("z", z)
+    source, target = check.cloud("x", x), check.cloud("z", z)
     check.same_columns("x", source, "z", target)
     return kind, source, target

@@ -24,7 +24,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from adaptive_ot.entropic import constants
-from adaptive_ot.entropic.oracle import NOTHING, Equations, RowRule, RowUpdate
+from adaptive_ot.entropic.oracle import NOTHING, Conditions, Equations, RowRule, RowUpdate
 from adaptive_ot.entropic.price import chosen, price_of_mass, price_with_dummies
 
 
@@ -145,10 +145,10 @@ def at_fixed_mass(softmin: Any, dual: Dual, at: RowUpdate) -> tuple[RowUpdate, n
         loose = 1.0 * (potential == price)
     rows = np.exp(potential + rule.reference + log_sums)
     some = rows > 1e-250 * dual.amount
-    inverse, ones = some / chosen(some, rows, 1.0), np.ones(at.h.size)
+    inverse = some / chosen(some, rows, 1.0)
     at = RowUpdate(at.h, at.log_sums, potential, at.columns)
-    columns = softmin.curvature(at, rule, inverse, ones)
-    moved = softmin.curvature(at, rule, inverse * loose, ones)
+    columns = softmin.weighted_columns(at, rule, inverse)
+    moved = softmin.weighted_columns(at, rule, inverse * loose)
     weight = math.sqrt(np.sum(rows * loose))
     return RowUpdate(at.h, at.log_sums, potential, columns), moved / (weight if weight > 0 else 1.0), price
 
@@ -215,7 +215,9 @@ def log_ratio(due: np.ndarray, columns: np.ndarray, free: np.ndarray) -> np.ndar
 
 
 @register_jitable
-def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: bool) -> tuple[np.ndarray, int, bool]:
+def newton_step(
+    softmin: Any, dual: Dual, point: Point, damping: float, direct: bool, conditions: Conditions, goal: float
+) -> tuple[np.ndarray, int, bool]:
     """The damped Newton step, the number of sweeps it took, and whether to solve directly from now on."""
     mu, free, softness = dual.source_weights, point.free, dual.rule.softness
     rows = due(mu, point.at.potential - point.eliminated, softness)
@@ -229,27 +231,29 @@ def newton_step(softmin: Any, dual: Dual, point: Point, damping: float, direct: 
         right = right - columns * free * (np.sum(right) / np.sum(columns * free))
     equations = Equations(weights, diagonal, point.spill, free, right)
     d, sweeps = right, 0
+    residual = max(math.sqrt(point.error), conditions.leave * goal / max(point.error, goal))
+    residual = min(constants.LOOSEST_RESIDUAL, residual)
     if not direct:
-        d, sweeps, met = conjugate_gradients(softmin, dual, point, equations, constants.FEW_SWEEPS)
-        direct = not met
+        d, sweeps, met = conjugate_gradients(softmin, dual, point, equations, residual, conditions.few_sweeps)
+        direct = not met and conditions.few_sweeps < constants.MANY_SWEEPS
     if direct:
         direct, d = softmin.solve_directly(point.at, dual.rule, equations)
         sweeps += 1
         if not direct:
-            d, more, _ = conjugate_gradients(softmin, dual, point, equations, constants.MANY_SWEEPS)
+            d, more, _ = conjugate_gradients(softmin, dual, point, equations, residual, constants.MANY_SWEEPS)
             sweeps += more
     return d, sweeps, direct
 
 
 @register_jitable
 def conjugate_gradients(
-    softmin: Any, dual: Dual, point: Point, equations: Equations, most_sweeps: int
+    softmin: Any, dual: Dual, point: Point, equations: Equations, relative: float, most_sweeps: int
 ) -> tuple[np.ndarray, int, bool]:
-    """The Newton step up to a residual, the number of sweeps it took, and whether these were enough."""
+    """The Newton step up to a relative residual, the number of sweeps it took, and whether these were enough."""
     diagonal, residual = equations.diagonal, equations.right
     d, direction = np.zeros(residual.size), residual / diagonal
     size = np.sum(residual * direction)
-    goal = size * min(constants.LOOSEST_RESIDUAL**2, point.error)
+    goal = size * relative**2
     sweeps = 0
     while size > goal and sweeps < most_sweeps:
         product = softmin.curvature(point.at, dual.rule, equations.weights, direction)
@@ -275,13 +279,17 @@ def climb(
     gamma: np.ndarray,
     goal: float,
     goal_factor: float,
+    conditions: Conditions,
     budget: int,
     tell: Callable[[float, int, float], None] | None,
     level: float,
     passes_before: int,
     direct: bool,
 ) -> Ascent:
-    """Newton steps at one epsilon until error and factor meet their goals; `direct` says how to compute the steps."""
+    """Newton steps at one epsilon until error and factor meet their goals; `direct` says how to compute the steps.
+
+    Where no step helps because of rounding that more precise sums would not have, damping would not help either.
+    """
     point = evaluate(softmin, dual, gamma)
     each, least = 3 if dual.amount > 0 else 1, constants.LEAST_DAMPING
     passes, steps, damping, longest = each, 0, constants.FIRST_DAMPING, constants.LONGEST_STEP
@@ -292,7 +300,7 @@ def climb(
     while not stalled and (point.error > goal or point.factor > goal_factor) and passes < budget:
         if tell is not None:
             tell(level, passes_before + passes, point.error)
-        d, sweeps, direct = newton_step(softmin, dual, point, damping, direct)
+        d, sweeps, direct = newton_step(softmin, dual, point, damping, direct, conditions, goal)
         ahead = point.gamma + np.minimum(np.maximum(d, -longest), longest)
         trial = evaluate(softmin, dual, within(dual, ahead))
         passes += sweeps + each
@@ -301,7 +309,7 @@ def climb(
         terms = dual.amount * abs(point.eliminated)
         terms += np.sum(np.abs(worth(dual.source_weights, point.at.potential - point.eliminated, dual.rule.softness)))
         terms += np.sum(np.abs(worth(dual.target_weights, point.gamma, dual.softness)))
-        noise = constants.ROUNDING * (terms + 10 * max(weight, np.sum(point.columns)))
+        noise = conditions.rounding * (terms + 10 * max(weight, np.sum(point.columns)))
         rounding = max(abs(promised), -gained) <= noise
         if 0 < gained >= constants.ACCEPTED_SHARE * abs(promised) or (rounding and trial.error < point.error):
             if gained >= 0.5 * promised:
@@ -309,7 +317,7 @@ def climb(
                 longest = constants.LONGER * longest if np.max(np.abs(d)) > longest else constants.LONGEST_STEP
             point = trial
             steps += 1
-        elif damping < constants.MOST_DAMPING:
+        elif damping < constants.MOST_DAMPING and not (rounding and conditions.rounding > constants.ROUNDING):
             if damping == 0:  # where the dual hardly bends, a step needs very little damping
                 least = least / constants.LESS_DAMPING**3
             damping = max(constants.MORE_DAMPING * damping, constants.FIRST_DAMPING)
@@ -353,17 +361,21 @@ def ascend(
     gamma = np.zeros(dual.target_weights.size)
     earlier, g_earlier = level, gamma
     passes = 0
+    softmin.scale(level)
     while True:
-        softmin.scale(level)
         dual = dual.at(level)
         last = level == epsilon
-        goal = tolerance if last else max(tolerance, constants.LEVEL_ERROR)
+        goal = max(softmin.conditions.least_error, tolerance if last else max(tolerance, constants.LEVEL_ERROR))
         goal_factor = math.inf if last else constants.LEVEL_FACTOR
         budget = max_passes - passes if last else (max_passes - passes) // 2
-        reached = climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes, direct)
+        limits = goal, goal_factor, softmin.conditions, budget
+        reached = climb(softmin, dual, gamma, *limits, tell, level, passes, direct)
         passes += reached.passes
         if last:
-            return reached._replace(passes=passes)
+            if not softmin.refine():
+                return reached._replace(passes=passes)
+            gamma = reached.gamma
+            continue
         if reached.steps <= constants.EASY:
             factor = min(constants.LARGEST_FACTOR, 1.5 * factor)
         elif reached.steps > constants.HARD:
@@ -373,3 +385,4 @@ def ascend(
         slope = (following - level) / (level - earlier) if level < earlier else 0.0
         gamma = within(dual, (g + (g - g_earlier) * slope) / following)
         earlier, g_earlier, level = level, g, following
+        softmin.scale(level)

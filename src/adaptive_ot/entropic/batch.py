@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from adaptive_ot._arrays import ArrayKind, is_sparse
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.entropic.dual import Movable
-from adaptive_ot.entropic.solver import ACTIVE_SHARE, Entropic, solve_entropic
+from adaptive_ot.entropic.solver import ACTIVE_SHARE, Entropic, has_triton, solve_entropic
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.solution import STATUSES, Answers, DenseTransport, Solution, Status
@@ -67,18 +66,6 @@ def fits_one_program(cost: Any, marginals: Marginals) -> bool:
         return False
     n, m = cost.shape[-2:]
     return marginals == AtMost() and 0 < min(n, m) <= max(n, m) <= LARGEST_ON_GPU and has_triton()
-
-
-@cache
-def has_triton() -> bool:
-    """Whether Triton is installed; warns once if it is not."""
-    try:
-        import triton  # noqa: F401
-    except ImportError:
-        message = "Triton is not installed: small problems on the GPU are solved step by step, which takes longer."
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
-        return False
-    return True
 
 
 def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:

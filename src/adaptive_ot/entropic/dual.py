@@ -166,8 +166,10 @@ def potentials_of(problem: Problem, dual: Dual, end: Ascent, epsilon: float) -> 
     g = epsilon * (end.gamma + shift) - dual.tilt
     # Points without weight take no part in the ascent: they get potentials of the exact problem.
     weighs = dual.source_weights > 0
-    least = lowest_of(problem.cost.sample()) - epsilon * price - max(0.0, float(g[dual.target_weights > 0].max()))
-    f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))
+    if not weighs.all():
+        highest = max(0.0, float(g[dual.target_weights > 0].max()))
+        least = lowest_of(problem.cost.sample()) - epsilon * price - highest
+        f = np.where(weighs, f, np.clip(f, min(0.0, least), 0.0))
     if problem.marginals.sides[0].soft:
         f = np.where((problem.source_weights > 0) & (at.log_sums < NOTHING / 2), FAR, f)
     return f, g, epsilon * price

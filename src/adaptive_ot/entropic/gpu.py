@@ -7,6 +7,7 @@ of all pairs is stored.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,19 +20,18 @@ from adaptive_ot.entropic.oracle import RIDGES, RowStochastic
 # Numbers in a block of rows (1 GB in float64); a P of up to this size is kept.
 ENTRIES_PER_BLOCK = 2**27
 
-MOST_EQUATIONS = 20_000
-
 
 class TorchSoftmin(ArraySoftmin):
     """A cost matrix, or points, on a device."""
 
     xp = torch
+    most_equations, ridges = 20_000, RIDGES
 
     def __init__(self, cost: Any, device: Any = None) -> None:
         super().__init__(cost.shape)
         self.cost, self.device = cost, device or cost.kind.device
         if cost.layout == "points":
-            self.u, self.w, self.a, self.b = map(self._put, inner_products(cost))
+            self.u, self.w, self.a, self.b = inner_products(cost, torch, partial(torch.as_tensor, device=self.device))
 
     def _blocks(self) -> Iterator[tuple[slice, torch.Tensor]]:
         n, m = self.shape
@@ -55,12 +55,12 @@ class TorchSoftmin(ArraySoftmin):
     def _solve(
         self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
     ) -> tuple[bool, np.ndarray]:
-        if right.size > MOST_EQUATIONS:
+        if right.size > self.most_equations:
             return False, right
         sides = self._put(side)
         matrix = self._gram(p, factors, growth).addmm_(sides.T, sides).neg_()
         matrix.diagonal().add_(1.0)
-        for ridge in RIDGES:
+        for ridge in self.ridges:
             matrix.diagonal().add_(ridge)
             factor, failed = torch.linalg.cholesky_ex(matrix)
             if not int(failed):

@@ -15,11 +15,15 @@ exponential of a pair.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from adaptive_ot._arrays import rounded_down
+from adaptive_ot.entropic import constants
 
 # The logarithm of zero: finite, so that differences are finite, too.
 NOTHING = -1e30
@@ -38,6 +42,10 @@ NEGLIGIBLE = 40.0
 
 # Tried in turn on the diagonal of Newton's equations: rounding can make the matrix slightly indefinite.
 RIDGES = (1e-14, 1e-12, 1e-10, 1e-8)
+
+
+# Of the rows and of the columns of a plan.
+Factors = tuple[np.ndarray, np.ndarray]
 
 
 class RowRule(NamedTuple):
@@ -64,9 +72,22 @@ class RowRule(NamedTuple):
 
     def potential(self, log_sum: np.ndarray, rows: slice) -> np.ndarray:
         """The maximising potential of some rows."""
-        with np.errstate(invalid="ignore"):  # log(0 + 0)
-            both = np.logaddexp(log_sum, self.dummy)
+        both = np.logaddexp(log_sum, self.dummy) if self.dummy > -math.inf else log_sum
         return np.minimum(self.cap, (self.total[rows] - both) / (1 + self.softness))
+
+
+class Conditions(NamedTuple):
+    """What an ascent has to know about the arithmetic and the cost of the sums.
+
+    `rounding` is the relative rounding error of the dual value, and `least_error` the smallest error that can be told
+    from rounding. Where sums are dear, conjugate gradients may leave the part `leave` of the error that is the goal.
+    After `few_sweeps` of them, it is worth to try a direct solution.
+    """
+
+    rounding: float = constants.ROUNDING
+    least_error: float = 0.0
+    leave: float = 0.0
+    few_sweeps: int = constants.FEW_SWEEPS
 
 
 class RowUpdate(NamedTuple):
@@ -132,6 +153,8 @@ def row_factors(potential: Any, reference: Any, log_sums: Any, weights: Any) -> 
 class Softmin(ABC):
     """Sums over all pairs of one cost, from a P that is kept where it fits; `scale` sets the epsilon."""
 
+    conditions = Conditions()
+
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape, self.epsilon = shape, 1.0
         self.kept: RowStochastic | None = None
@@ -142,6 +165,10 @@ class Softmin(ABC):
         if epsilon != self.epsilon:
             self.log_sums = self.log_sums * (self.epsilon / epsilon)
             self.epsilon, self.kept = epsilon, None
+
+    def refine(self) -> bool:
+        """Compute further sums at this epsilon more precisely; False if they are as precise as they can be."""
+        return False
 
     def update_rows(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
         """The plan with optimal rows for the column scalings h (which may be NOTHING: no mass for that column)."""
@@ -160,6 +187,10 @@ class Softmin(ABC):
         growth = np.exp(at.h - p.h)
         factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
         return growth * self._curvature(p, factors, growth * x)
+
+    def weighted_columns(self, at: RowUpdate, rule: RowRule, weights: np.ndarray) -> np.ndarray:
+        """G^T (weights * (G 1)), as precisely as `update_rows`."""
+        return self.curvature(at, rule, weights, np.ones(self.shape[1]))
 
     def solve_directly(self, at: RowUpdate, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
         """Solve Newton's equations; False if that would take too long, or if the matrix is not positive definite."""
@@ -203,6 +234,46 @@ class Softmin(ABC):
         `clipped` are source potentials that are feasible for the dual.
         """
 
+    def fitted(
+        self,
+        at: RowUpdate,
+        rule: RowRule,
+        most: np.ndarray,
+        fit: Callable[[np.ndarray], np.ndarray],
+        clipped: np.ndarray,
+        keep: bool,
+    ) -> tuple[Finished, np.ndarray]:
+        """`finish` with the factors that `fit` finds for the column sums, and these factors."""
+        factors = np.ones(self.shape[1])
+        finished = self.finish(at, rule, most, factors, clipped, keep)
+        factors = fit(finished.columns)
+        if (factors < 1).any():
+            finished = self.finish(at, rule, most, factors, clipped, keep)
+        return finished, factors
+
     @abstractmethod
     def plan_rows(self, at: RowUpdate, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
         """The plan of `at` in blocks of rows, with the first row of each."""
+
+    # The plan of `at` as a solution has it: with its rows and columns multiplied by factors.
+
+    def scaled_rows(self, at: RowUpdate, rule: RowRule, factors: Factors) -> Iterator[tuple[int, np.ndarray]]:
+        """The plan in blocks of rows, with the first row of each."""
+        rows, columns = factors
+        for top, block in self.plan_rows(at, rule):
+            yield top, block * rows[top : top + len(block), None] * columns
+
+    def times(self, at: RowUpdate, rule: RowRule, factors: Factors, matrix: np.ndarray) -> np.ndarray:
+        """The plan times a matrix."""
+        return np.concatenate([block @ matrix for _, block in self.scaled_rows(at, rule, factors)])
+
+    def marginals(
+        self, at: RowUpdate, rule: RowRule, factors: Factors, dtype: np.dtype
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Row and column sums of the plan with its entries rounded down to this precision."""
+        rows, columns = [], np.zeros(self.shape[1])
+        for _, block in self.scaled_rows(at, rule, factors):
+            rounded = rounded_down(block, dtype)
+            rows.append(rounded.sum(axis=1, dtype=np.float64))
+            columns += rounded.sum(axis=0, dtype=np.float64)
+        return np.concatenate(rows), columns

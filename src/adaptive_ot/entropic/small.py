@@ -13,7 +13,15 @@ from adaptive_ot._jit import has_machine_code, kernel
 from adaptive_ot.entropic import ascent as _ascent
 from adaptive_ot.entropic import kernels
 from adaptive_ot.entropic.cpu import SPARSE_SHARE
-from adaptive_ot.entropic.oracle import DENSE_REACH, RIDGES, SPARSE_REACH, RowStochastic, RowUpdate, row_factors
+from adaptive_ot.entropic.oracle import (
+    DENSE_REACH,
+    RIDGES,
+    SPARSE_REACH,
+    RowStochastic,
+    RowUpdate,
+    Softmin,
+    row_factors,
+)
 
 # The forms of P, and how far the column scalings may move in each before P is recomputed.
 EMPTY, DENSE, SPARSE = 0.0, 1.0, 2.0
@@ -52,6 +60,8 @@ class Resident(NamedTuple):
     values: np.ndarray
     state: np.ndarray
 
+    conditions, refine = Softmin.conditions, Softmin.refine
+
     def scale(self, epsilon: float) -> None:
         if epsilon != self.state[0]:
             self.log_sums[:] *= self.state[0] / epsilon
@@ -79,6 +89,9 @@ class Resident(NamedTuple):
         out = np.zeros(x.size)
         kernels.sweep(kept(self), 0, weights.size, growth * x, rule, factors, at.log_sums, at.potential, out)
         return growth * out
+
+    def weighted_columns(self, at, rule, weights):
+        return self.curvature(at, rule, weights, np.ones(self.costs.shape[1]))
 
     def solve_directly(self, at, rule, equations):
         weights, diagonal, spill, free, right = equations
@@ -117,12 +130,14 @@ def kept(softmin: Resident) -> RowStochastic:
 register_jitable(row_factors)
 overload_method(types.NamedTuple, "update_rows")(lambda self, h, rule: Resident.update_rows)
 overload_method(types.NamedTuple, "curvature")(lambda self, at, rule, weights, x: Resident.curvature)
+overload_method(types.NamedTuple, "weighted_columns")(lambda self, at, rule, weights: Resident.weighted_columns)
 overload_method(types.NamedTuple, "solve_directly")(lambda self, at, rule, equations: Resident.solve_directly)
 
 
 @kernel
-def _climb(gamma, at, softmin, dual, goal, goal_factor, budget, tell, level, passes_before, direct):
-    reached = _ascent.climb(softmin, dual, gamma, goal, goal_factor, budget, tell, level, passes_before, direct)
+def _climb(gamma, at, softmin, dual, goal, goal_factor, conditions, budget, tell, level, passes_before, direct):
+    limits = goal, goal_factor, conditions, budget
+    reached = _ascent.climb(softmin, dual, gamma, *limits, tell, level, passes_before, direct)
     gamma[:] = reached.gamma
     at.h[:], at.log_sums[:], at.potential[:], at.columns[:] = reached.at
     return reached[2:]

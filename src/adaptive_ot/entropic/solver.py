@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot._arrays import rounded_down
 from adaptive_ot._progress import Progress
 from adaptive_ot.entropic.dense import DenseSoftmin
 from adaptive_ot.entropic.dual import FAR, Movable, dual_of, first_size, potentials_of, task_of
@@ -153,14 +154,13 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
     f, g, price = potentials_of(problem, dual, ascent, epsilon)
     clipped = marginals.clipped(f)
     softmin.scale(epsilon)
-    keep, factors = cost.layout == "dense", np.ones(nu.size)
     source, target = marginals.sides
     most = np.full(mu.size, math.inf) if source.soft else mu
-    finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
-    if target.bounded:
-        factors = fitting(finished.columns, nu, dual.amount)
-        if (factors < 1).any():  # once more, with these columns scaled down
-            finished = softmin.finish(ascent.at, dual.rule, most, factors, clipped, keep)
+
+    def fit(columns: np.ndarray) -> np.ndarray:
+        return fitting(columns, nu, dual.amount) if target.bounded else np.ones(nu.size)
+
+    finished, factors = softmin.fitted(ascent.at, dual.rule, most, fit, clipped, keep=cost.layout == "dense")
     if cost.layout == "sparse":
         transport: Transport = ListedTransport(cost.shape, finished.plan)
     elif cost.layout == "dense":
@@ -233,12 +233,28 @@ def softmin_for(cost: Any) -> Softmin:
     if cost.kind.on_gpu and cost.layout != "sparse":
         from adaptive_ot.entropic.gpu import TorchSoftmin
 
+        if cost.layout == "points" and has_triton():
+            from adaptive_ot.entropic.streaming import StreamedSoftmin
+
+            return StreamedSoftmin(cost)
         return TorchSoftmin(cost)
     if cost.layout == "dense" and math.prod(cost.shape) <= SMALL:
         return DenseSoftmin(cost)
     from adaptive_ot.entropic.cpu import ListedSoftmin, TiledSoftmin
 
     return ListedSoftmin(cost) if cost.layout == "sparse" else TiledSoftmin(cost)
+
+
+@cache
+def has_triton() -> bool:
+    """Whether Triton is installed; warns once if it is not."""
+    try:
+        import triton  # noqa: F401
+    except ImportError:
+        message = "Triton is not installed: small problems and point clouds take longer on the GPU."
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+        return False
+    return True
 
 
 class TiledTransport(Transport):
@@ -256,9 +272,7 @@ class TiledTransport(Transport):
         self.shape = softmin.shape
 
     def blocks(self) -> Iterator[tuple[int, np.ndarray]]:
-        rows, columns = self.factors
-        for top, block in self.softmin.plan_rows(self.at, self.rule):
-            yield top, block * rows[top : top + len(block), None] * columns
+        return self.softmin.scaled_rows(self.at, self.rule, self.factors)
 
     def support(self) -> Support:
         parts = []
@@ -273,12 +287,7 @@ class TiledTransport(Transport):
         return np.concatenate([block for _, block in self.blocks()])
 
     def marginals(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        rows, columns = [], np.zeros(self.shape[1])
-        for _, block in self.blocks():
-            rounded = rounded_down(block, dtype)
-            rows.append(rounded.sum(axis=1, dtype=np.float64))
-            columns += rounded.sum(axis=0, dtype=np.float64)
-        return np.concatenate(rows), columns
+        return self.softmin.marginals(self.at, self.rule, self.factors, dtype)
 
     def times(self, matrix: np.ndarray) -> np.ndarray:
-        return np.concatenate([block @ matrix for _, block in self.blocks()])
+        return self.softmin.times(self.at, self.rule, self.factors, matrix)
