@@ -31,7 +31,7 @@ def of_rival(x: np.ndarray, z: np.ndarray, reach: float) -> dict[str, float]:
     from ot.lp import emd2_lazy
 
     started = time.process_time()
-    value = emd2_lazy(x, z, numItermax=MOST_PIVOTS, return_matrix=False)
+    value: Any = emd2_lazy(x, z, numItermax=MOST_PIVOTS, return_matrix=False)
     return {"pot_processor_seconds": time.process_time() - started, "pot_value": float(value) - reach**2}
 
 
