@@ -150,6 +150,11 @@ def version(package: str) -> str:
     return f"{number}+source.{source.hexdigest()[:8]}"
 
 
+def _without_folder(argument: str) -> str:
+    """The argument; of an absolute path, its last part: results are published, and folders are nobody's business."""
+    return Path(argument).name if Path(argument).is_absolute() else argument
+
+
 def header() -> dict[str, Any]:
     """How a results file begins."""
     packages = (
@@ -166,7 +171,7 @@ def header() -> dict[str, Any]:
         "torch",
     )
     return {
-        "command": " ".join(["python", Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join(["python", Path(sys.argv[0]).name, *map(_without_folder, sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(),
         "versions": {package: version(package) for package in packages},
