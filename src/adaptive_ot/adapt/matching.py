@@ -141,8 +141,9 @@ class Matcher:
 
         def cost(batch: MatchedBatch) -> np.ndarray:
             dtype = batch.distances.dtype
-            agreement = p[batch.sources].astype(dtype) @ q[batch.targets].T.astype(dtype)
-            return beta * (kappa * batch.distances - agreement)
+            costs = p[batch.sources].astype(dtype) @ (-beta * q[batch.targets].T).astype(dtype)
+            costs += beta * kappa * batch.distances
+            return costs
 
         return self._match(p, cost, capacity)
 
