@@ -49,6 +49,20 @@ for name in ("x.npy", "z.npy"):
     np.save(name, np.random.default_rng(0).random((20, 2)))
 assert main(["solve", "x.npy", "z.npy", "--reach", "0.2", "--report", "out"]) == 0
 """,
+    "docs/integrations.md": """
+import sys
+from importlib.util import find_spec
+from types import ModuleType
+if find_spec("lightning") is None and find_spec("torch") is not None:
+    import torch
+
+    class LightningModule(torch.nn.Module):
+        def log(self, name, value):
+            assert torch.isfinite(value)
+
+    sys.modules["lightning"] = ModuleType("lightning")
+    sys.modules["lightning"].LightningModule = LightningModule
+""",
     "docs/deep.md": """
 import numpy as np
 from pathlib import Path
@@ -63,8 +77,8 @@ for domain in ("studio", "phone"):
 Image.fromarray(pixels).save("one.png")
 """,
 }
-# SKADA changes settings of scikit-learn, a method of the reader's own would stay registered.
-APART = {"docs/deep.md": "torchvision", "docs/integrations.md": "skada", "docs/migration.md": "skada"}
+# In processes of their own: SKADA changes settings of scikit-learn, a method of the reader's own would stay registered.
+APART = ["docs/deep.md", "docs/integrations.md", "docs/migration.md"]
 
 
 def blocks(page: Path) -> list[str]:
@@ -73,24 +87,36 @@ def blocks(page: Path) -> list[str]:
     return [block for block in found if ">>> " not in block]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=NAMES.get)
+def can_run(block: str) -> bool:
+    """Whether all packages that it imports are installed."""
+    return all(find_spec(package) for package in re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE))
+
+
+SLOW = {"docs/deep.md": pytest.mark.slow}  # it trains a network
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=NAMES[page], marks=SLOW.get(NAMES[page], ())) for page in PAGES if blocks(page)]
+)
 def test_blocks_run_in_order(page, monkeypatch, tmp_path):
     name = NAMES[page]
-    code = "\n".join([GIVEN.get(name, ""), *blocks(page)])
+    if name == "docs/deep.md" and find_spec("torchvision") is None:
+        pytest.skip("needs torchvision")
+    code = "\n".join([GIVEN.get(name, ""), *filter(can_run, blocks(page))])
     monkeypatch.chdir(tmp_path)
     if name not in APART:
         exec(compile(code, name, "exec"), {"__name__": name})
         return
-    if find_spec(APART[name]) is None:
-        pytest.skip(f"needs {APART[name]}")
     (tmp_path / "blocks.py").write_text(code, encoding="utf-8")
-    done = subprocess.run([sys.executable, "blocks.py"], env=environment(), capture_output=True, text=True, check=False)
+    command, env = [sys.executable, "blocks.py"], environment(OMP_NUM_THREADS="1")
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
 def test_the_notebook_prints_what_it_shows(monkeypatch, tmp_path):
     """Its pictures are drawn, but not compared."""
     pytest.importorskip("matplotlib")
+    pytest.importorskip("torch")
     text = (DOCS / "tutorial.ipynb").read_text(encoding="utf-8")
     assert not re.search(r"/(home|root|tmp|work|usr)/|[A-Z]:\\\\", text)
     monkeypatch.chdir(tmp_path)
@@ -108,7 +134,9 @@ def test_the_notebook_prints_what_it_shows(monkeypatch, tmp_path):
 COMMANDS = {
     (NAMES[page], command)
     for page in PAGES
-    for command in re.findall(r"^(?:    )?(adaptive-ot .*)$", page.read_text("utf-8").replace("\\\n", " "), re.MULTILINE)
+    for command in re.findall(
+        r"^(?:    )?(adaptive-ot .*)$", page.read_text("utf-8").replace("\\\n", " "), re.MULTILINE
+    )
 }
 
 
