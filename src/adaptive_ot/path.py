@@ -44,7 +44,7 @@ def mass_path(
 
     The least cost of moving a mass is a convex, piecewise linear function of the mass. Its slope is the *price* of mass
     (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. A single walk
-    visits all pieces.
+    visits all pieces. "Computing all Optimal Partial Transports" (ICLR 2023) solved this problem first.
 
     Parameters
     ----------
