@@ -13,9 +13,12 @@ import posixpath
 import re
 from pathlib import Path
 
+from markdown import Extension, Markdown
+from markdown.inlinepatterns import InlineProcessor
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parent.parent
 PAGES = {
@@ -25,9 +28,35 @@ PAGES = {
     "docs/tutorial.ipynb": "tutorial.md",
 }
 LANGUAGES = {".py": "python", ".toml": "toml"}  # shown as pages; other files are downloads
+PRODUCT = r"<(\|?[A-Za-z]\w*\|?, [^<>]+)>"
+DIRECTIVE = re.compile(r"^::: (\S+)$", re.MULTILINE)  # of mkdocstrings
+NAMED = re.compile(
+    r"<(?P<whole>a|h\d|pre|span)\b.*?</(?P=whole)>|<code>(?:aot\.)?(?P<name>\w+)(?:\([^<()]*\))?</code>", re.DOTALL
+)
 LOG = logging.getLogger("mkdocs.hooks.pages")  # a warning is an error under --strict
 BESIDE = "repository/"
 LINK = re.compile(r"(?<=\]\()(?!https?:|#|mailto:)([^)\s#]+)(?=[)#])")
+
+
+class InnerProduct(InlineProcessor):
+    """<C, G> is text, as on GitHub; Python-Markdown takes it for a tag."""
+
+    def handleMatch(self, m: re.Match[str], data: str) -> tuple[str, int, int]:  # noqa: N802
+        """Keep it from all other rules."""
+        return self.md.htmlStash.store(f"&lt;{m[1]}&gt;"), *m.span()
+
+
+class InnerProducts(Extension):
+    """Look for products after code and before tags."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        """Called by Markdown."""
+        md.inlinePatterns.register(InnerProduct(PRODUCT, md), "inner product", 95)
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Have Markdown know products, on pages and in docstrings."""
+    config["markdown_extensions"].append(InnerProducts())
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
@@ -47,6 +76,8 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Point links between files of the repository to the pages that these have become."""
     here = page.file.src_uri
+    if page.is_homepage:
+        page.meta["hide"] = ["navigation"]  # it has one entry
 
     def moved(link: re.Match[str]) -> str:
         path = repository_path(here, link[0])
@@ -55,6 +86,22 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return posixpath.relpath(site_path(path), posixpath.dirname(here) or ".")
 
     return LINK.sub(moved, markdown)
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Link names in code to the reference, but in headings and other links, and words that mean other things, too."""
+    places = {}
+    for file in files.documentation_pages():
+        if file.src_uri.startswith("reference/"):
+            places |= {name.rpartition(".")[2]: f"{file.url}#{name}" for name in DIRECTIVE.findall(file.content_string)}
+
+    def linked(part: re.Match[str]) -> str:
+        name = part["name"]
+        if name not in places or (name.islower() and "_" not in name and name not in ("solve", "match", "certify")):
+            return part[0]
+        return f'<a href="{get_relative_url(places[name], page.url)}">{part[0]}</a>'
+
+    return NAMED.sub(linked, html)
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> None:
