@@ -163,4 +163,5 @@ def from_notebook(cells: list[dict]) -> tuple[str, dict[str, bytes]]:
             else:
                 printed = "".join(output.get("text") or data["text/plain"]).rstrip()
                 parts.append(f"```{{.text .printed}}\n{printed}\n```")
+    parts.insert(1, '<a href="../tutorial.ipynb" download>Download this page as a notebook.</a>')
     return "\n\n".join(parts), pictures
