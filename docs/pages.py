@@ -89,7 +89,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Link names in code to the reference, but in headings and other links, and words that mean other things, too."""
+    """Link names in code to the reference, except in headings and links, and except ambiguous words."""
     places = {}
     for file in files.documentation_pages():
         if file.src_uri.startswith("reference/"):
@@ -120,7 +120,7 @@ def repository_path(page: str, link: str) -> str:
 
 def site_path(path: str) -> str:
     """Where a file of the repository is on the site."""
-    if path in PAGES or path.startswith("docs/"):
+    if path in PAGES or (path.startswith("docs/") and not path.endswith(".py")):
         return PAGES.get(path, path.removeprefix("docs/"))
     if (ROOT / path).is_dir():
         return f"{BESIDE}{path}/index.md"
@@ -142,7 +142,13 @@ def add(files: Files, config: MkDocsConfig, path: str) -> None:
     else:
         files.append(File.generated(config, target, abs_src_path=str(origin)))
         return
-    files.append(File.generated(config, target, content=f"---\nsearch: {{exclude: true}}\n---\n\n# {path}\n\n{text}"))
+    files.append(
+        File.generated(
+            config,
+            target,
+            content=f"---\nsearch: {{exclude: true}}\nhide: [navigation, toc]\n---\n\n# {path}\n\n{text}",
+        )
+    )
 
 
 def from_notebook(cells: list[dict]) -> tuple[str, dict[str, bytes]]:

@@ -189,3 +189,10 @@ def test_links_lead_to_files(page):
     text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for link in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", text):
         assert link.startswith("https://") or (page.parent / link).exists(), link
+
+
+def test_the_tests_of_the_theory_exist():
+    defined = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    named = re.findall(r"`(test_\w+)`", (DOCS / "theory.md").read_text(encoding="utf-8"))
+    assert len(named) > 15
+    assert not [name for name in named if f"def {name}(" not in defined]
