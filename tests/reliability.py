@@ -19,6 +19,7 @@ import platform
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -293,6 +294,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--share", type=float, default=1.0, help="of the problems")
     share = parser.parse_args().share
+    warnings.simplefilter("error")
     found: dict[str, Any] = {}
     for name, (check, count) in CHECKS.items():
         start = time.perf_counter()
