@@ -6,7 +6,7 @@ EXTRA := dev
 CONSTRAINTS := constraints.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: demo test test-all test-portable check docs bench scale clean
+.PHONY: demo test test-all test-portable test-release check docs bench scale clean
 
 demo: $(VENV)/.cli
 	$(BIN)/adaptive-ot demo --output demo
@@ -23,6 +23,10 @@ test-all: $(VENV)/.dev $(VENV)/.browser
 # SETTINGS="oldest elsewhere" for some of them.
 test-portable: $(VENV)/.dev
 	$(BIN)/python tests/portable.py $(SETTINGS)
+
+# The wheel and the sdist in empty environments. SETTINGS="3.12" for one version of Python.
+test-release: $(VENV)/.dev
+	$(BIN)/python tests/release.py $(SETTINGS)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

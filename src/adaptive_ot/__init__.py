@@ -22,7 +22,7 @@ from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
 from adaptive_ot.solve import solve
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "AdaptiveOTError",
