@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from adaptive_ot import __version__
 from adaptive_ot.errors import AdaptiveOTError, MissingDependency, NotConverged
 
 FAILED, REFUSED, NOT_CONVERGED, INTERRUPTED = 1, 2, 3, 130
@@ -45,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments == ["--version"]:  # without a look at the commands
+        print(__version__)
+        return 0
     try:
         import rich  # noqa: F401
         from cyclopts import CycloptsError
