@@ -65,10 +65,9 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except CycloptsError as error:
-        from adaptive_ot.workbench.cli.train import field_in_a_file
+        from adaptive_ot.workbench.cli.meant import instead
 
-        error.verbose = False
-        return _complain(f"{field_in_a_file(error) or error} Try: adaptive-ot --help", REFUSED)
+        return _complain(instead(error, arguments), REFUSED)
 
 
 def _complain(message: str, code: int) -> int:
