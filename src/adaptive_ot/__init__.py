@@ -15,7 +15,15 @@ from adaptive_ot.certify import Certificate, certify
 from adaptive_ot.costs import DistanceCost, JointCost
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.error_rate import ErrorRate
-from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
+from adaptive_ot.errors import (
+    AdaptiveOTError,
+    DataError,
+    Infeasible,
+    InvalidInput,
+    MissingDependency,
+    NotConverged,
+    OutOfRange,
+)
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.match import match, match_frames
@@ -57,6 +65,7 @@ __all__ = [
     "MatchingBatch",
     "MissingDependency",
     "NotConverged",
+    "OutOfRange",
     "Problem",
     "ProblemBatch",
     "Progress",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -199,7 +198,7 @@ class MatchingBatch(Sequence[Matching]):
     def __getitem__(self, index: int | slice) -> Matching | list[Matching]:
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
-        b = range(len(self))[operator.index(index)]
+        b = check.place(index, len(self))
         n, m = self._problems[b].shape
         return Matching((n, m), np.ones(n, np.int64), np.ones(m, np.int64), self._problems[b], self._found.one(b))
 

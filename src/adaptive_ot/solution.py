@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from array_api_compat import is_torch_array
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import rounded_down, to_numpy
 from adaptive_ot.errors import InvalidInput
@@ -477,6 +478,7 @@ class Solution(Found):
                 f"  mass      {self.mass:.12g}{_of_at_most(self)}",
                 f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
                 f"  steps     {self.iterations}",
+                *meant.notes(self),
             ]
         )
 
