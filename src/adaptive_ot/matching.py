@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from adaptive_ot import _html
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind
 from adaptive_ot._scores import DenseScores, Scores
@@ -164,6 +165,9 @@ class Matching:
             f"  score      {self.score:.12g}",
         ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return _html.table(str(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
