@@ -135,6 +135,33 @@ def axes(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
     return paint(ax)
 
 
+def space(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
+    """The given axes in three dimensions, painted, or those of a new figure of this size."""
+    if ax is None:
+        ax = new_figure(size).add_subplot(projection="3d")
+        _open_panes(ax)
+    return paint(ax)
+
+
+def _open_panes(ax: Axes) -> None:
+    """Let the background show behind faint lines; Matplotlib has no public way to set their colour."""
+    from matplotlib.colors import to_rgba
+
+    for axis in axes_of(ax):
+        axis.set_pane_color((0.0, 0.0, 0.0, 0.0))
+        axis._axinfo["grid"].update(color=to_rgba(GREY, 0.35))
+
+
+def in_space(ax: Axes | None) -> bool:
+    """Whether axes have three dimensions."""
+    return getattr(ax, "name", "") == "3d"
+
+
+def axes_of(ax: Any) -> list[Any]:
+    """The two or three axes."""
+    return [ax.xaxis, ax.yaxis, ax.zaxis] if in_space(ax) else [ax.xaxis, ax.yaxis]
+
+
 def paint(ax: Axes) -> Axes:
     """Give axes and their figure the colours of the theme; without a theme, leave them as Matplotlib made them."""
     chosen = _chosen.get()
@@ -144,8 +171,12 @@ def paint(ax: Axes) -> Axes:
         ax.tick_params(which="both", colors=chosen.text)  # also for ticks that are made when the figure is saved
         for spine in ax.spines.values():
             spine.set_edgecolor(chosen.text)
-        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+        for text in (ax.title, *(axis.label for axis in axes_of(ax))):
             text.set_color(chosen.text)
+        if in_space(ax):
+            _open_panes(ax)
+            for axis in axes_of(ax):
+                axis.line.set_color(chosen.text)
     return ax
 
 
