@@ -141,6 +141,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "reach": unknown("reach", 1.5, "aot.solve(aot.DistanceCost(x, z, reach=1.5))"),
     "numItermax": unknown("numItermax", 1000, PIVOTS),
     "max_iter": unknown("max_iter", 1000, PIVOTS),
+    "limit": unknown("limit", 2.5, "aot.match(cost=cost, limit=2.5)"),
     "a": unknown("a", 1, "source_weights=..."),
     "several": (
         solve(C, reg=0.1, reg_m=1.0),

@@ -131,7 +131,7 @@ def test_three_dimensions_are_drawn_in_space():
     assert 0 < len(solution.outliers.sources) < 12
     ax: Any = plot.transport(solution)
     assert ax.name == "3d"
-    (lines,) = (each for each in ax.collections if isinstance(each, Line3DCollection))
+    lines: Any = next(each for each in ax.collections if isinstance(each, Line3DCollection))
     rows, columns, _ = solution.support
     np.testing.assert_allclose(lines._segments3d, np.stack([x[rows], z[columns]], axis=1))
     active, theirs = solution.active_source, solution.active_target
@@ -153,8 +153,10 @@ def test_axes_decide_how_many_dimensions_are_drawn():
     tall: Any = plot.transport(solution, *more, ax=Figure().add_subplot(projection="3d"))
     assert tall.get_zlabel() == "third principal component"
     for points in ([[0.0]] * 12, [[0.0, 1.0]] * 12):
-        with pytest.raises(aot.InvalidInput, match="ax must be axes in the plane for points in fewer than three"):
+        with pytest.raises(aot.InvalidInput, match="ax must be axes in the plane for this picture; got axes in space"):
             plot.transport(solution, points, points, ax=Figure().add_subplot(projection="3d"))
+    with pytest.raises(aot.InvalidInput, match="ax must be axes in the plane"):
+        plot.plan(solution, ax=Figure().add_subplot(projection="3d"))
 
 
 @pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 3), (1, 1), (3, 3)])

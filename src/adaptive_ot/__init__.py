@@ -30,7 +30,7 @@ from adaptive_ot.match import match, match_frames
 from adaptive_ot.matching import Matching, MatchingBatch
 from adaptive_ot.path import MassPath, Suggestion, mass_path
 from adaptive_ot.problem import Problem
-from adaptive_ot.solution import Cluster, LabelPlan, Solution, Status
+from adaptive_ot.solution import Cluster, LabelPlan, Outliers, Solution, Status
 from adaptive_ot.solve import solve
 
 if typing.TYPE_CHECKING:
@@ -66,6 +66,7 @@ __all__ = [
     "MissingDependency",
     "NotConverged",
     "OutOfRange",
+    "Outliers",
     "Problem",
     "ProblemBatch",
     "Progress",

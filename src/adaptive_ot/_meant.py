@@ -43,6 +43,7 @@ KEYWORDS = {
         *("numItermax", "max_iter", "max_iterations", "iterations", "max_pivots"),
     ),
     "solver=aot.Exact(tolerance={}), or aot.Entropic(epsilon, tolerance={})": ("tolerance", "tol", "stopThr"),
+    "aot.match(cost=cost, limit={})": ("limit",),
     "source_weights=...": ("a", "mu"),
     "target_weights=...": ("b", "nu"),
 }

@@ -125,7 +125,7 @@ class SolutionBatch(Found, Sequence[Solution]):
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
     problem as the first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
     `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, the same for targets,
-    `iterations` and `converged`; `status` is a tuple.
+    `outliers`, `iterations` and `converged`; `status` is a tuple.
 
     Examples
     --------

@@ -66,8 +66,9 @@ def solve(
     Parameters
     ----------
     cost
-        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer is a tensor, too), nested lists,
-        a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a pair.
+        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer is a tensor, too; for gradients,
+        see `adaptive_ot.autodiff`), nested lists, a SciPy sparse matrix (only stored pairs may carry mass),
+        `DistanceCost` or `JointCost`. +inf forbids a pair.
         Dense arrays and points are not copied. An array of shape problems x sources x targets is a batch of independent
         problems, answered by a `SolutionBatch`.
     source_weights, target_weights

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.errors import MissingDependency
+from adaptive_ot.errors import InvalidInput, MissingDependency
 from adaptive_ot.solution import Solution
 
 if TYPE_CHECKING:
@@ -132,6 +132,8 @@ def axes(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
     from matplotlib.axes import Axes
 
     check.instance("ax", ax, Axes)
+    if in_space(ax):
+        raise InvalidInput("ax", "must be axes in the plane for this picture", "axes in space", "Omit it.")
     return paint(ax)
 
 

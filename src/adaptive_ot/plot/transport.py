@@ -88,7 +88,7 @@ def transport(
         source, target = columns.source, columns.target
     else:
         dimension = points[0].shape[1]
-        ax = space(ax) if in_space(ax) or (ax is None and dimension == 3) else axes(ax)
+        ax = space(ax) if (dimension == 3 and ax is None) or (dimension > 2 and in_space(ax)) else axes(ax)
         source, target = _placed(ax, *points)
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     size = float(np.clip(10_000 / max(1, len(source) + len(target)), 8, 70))
@@ -127,9 +127,6 @@ def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | 
 def _placed(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """As many coordinates for every point as the axes have, and names for the axes."""
     dimension, shown = source.shape[1], len(axes_of(ax))
-    if dimension < shown and shown == 3:
-        rule = "must be axes in the plane for points in fewer than three dimensions"
-        raise InvalidInput("ax", rule, f"axes in space for {dimension}", "Omit it, or give other axes.")
     if dimension < 2:
         ax.set_yticks([0, 1], ["target", "source"])
         ax.set_ylim(-0.5, 1.5)
