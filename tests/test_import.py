@@ -61,6 +61,7 @@ def test_version():
 def test_every_error_is_an_adaptive_ot_error():
     for error, builtin in [
         (aot.InvalidInput, ValueError),
+        (aot.OutOfRange, IndexError),
         (aot.DataError, ValueError),
         (aot.NotConverged, RuntimeError),
         (aot.MissingDependency, ImportError),
