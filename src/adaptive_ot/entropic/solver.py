@@ -36,6 +36,8 @@ FEW_TARGETS = 256
 # Pairs that move less than this share of their source's weight, divided by the number of targets, are not listed.
 NEGLIGIBLE_SHARE = 2.0**-53
 
+WITHOUT_ENTROPY = "Choose a positive number; without entropy, write solver=aot.Exact()."
+
 
 @dataclass(frozen=True)
 class Entropic:
@@ -85,7 +87,7 @@ class Entropic:
     def __post_init__(self) -> None:
         check.choice("entropy", self.entropy, get_args(Entropy))
         numbers = {
-            "epsilon": check.number("epsilon", self.epsilon, minimum=check.SMALLEST),
+            "epsilon": check.number("epsilon", self.epsilon, minimum=check.SMALLEST, remedy=WITHOUT_ENTROPY),
             "tolerance": check.number("tolerance", self.tolerance, minimum=check.SMALLEST),
             "max_iterations": check.whole_number("max_iterations", self.max_iterations, minimum=1),
         }
