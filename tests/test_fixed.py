@@ -425,7 +425,6 @@ def test_no_price_is_high_enough():
     assert caught.value.most_mass == pytest.approx(problems.most_that_can_move(cost, mu, nu), rel=1e-12)
 
 
-
 def test_forbidden_pairs_in_the_way():
     cost, stored_only = np.array([[1.0, np.inf], [2.0, np.inf]]), sparse.csr_array([[1.0, 0.0], [2.0, 0.0]])
     for given in (cost, stored_only):
