@@ -6,7 +6,7 @@ EXTRA := dev
 CONSTRAINTS := constraints.txt
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint $(CONSTRAINTS)
 
-.PHONY: demo test test-all test-portable check bench scale clean
+.PHONY: demo test test-all test-portable test-release check docs bench scale clean
 
 demo: $(VENV)/.cli
 	$(BIN)/adaptive-ot demo --output demo
@@ -24,11 +24,20 @@ test-all: $(VENV)/.dev $(VENV)/.browser
 test-portable: $(VENV)/.dev
 	$(BIN)/python tests/portable.py $(SETTINGS)
 
+# The wheel and the sdist in empty environments. SETTINGS="3.12" for one version of Python.
+test-release: $(VENV)/.dev
+	$(BIN)/python tests/release.py $(SETTINGS)
+
 check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+
+# The site, in the folder site; warnings are errors.
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "Open site/index.html by way of: $(BIN)/python -m http.server --directory site"
 
 bench: $(VENV)/.bench
 	$(BIN)/python benchmarks/rivals.py
@@ -57,4 +66,4 @@ $(VENV)/.browser: $(VENV)/.venv
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build demo
+	rm -rf $(VENV) build demo site

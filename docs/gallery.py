@@ -42,6 +42,10 @@ def moons() -> Any:
     return plot.transport(aot.solve(moons_cost())).figure
 
 
+def torus() -> Any:
+    return plot.transport(aot.solve(aot.DistanceCost(on_a_torus(0), on_a_torus(1), reach=0.35))).figure
+
+
 def plans() -> Any:
     cost = digits_cost()
     solvers = {"exact": aot.Exact()} | {f"epsilon {size}": aot.Entropic(size) for size in (0.01, 0.1, 1.0)}
@@ -185,6 +189,15 @@ def moons_cost(share: float = 0.2) -> aot.DistanceCost:
     return aot.DistanceCost(clouds.x, clouds.z, reach=0.3)
 
 
+def on_a_torus(seed: int, inliers: int = 200, outliers: int = 40) -> np.ndarray:
+    """Points of a torus in R^3, and others anywhere around it."""
+    rng = np.random.default_rng(seed)
+    around, across = rng.uniform(0, 2 * np.pi, (2, inliers))
+    radius = 1.0 + 0.35 * np.cos(across)
+    torus = np.column_stack([radius * np.cos(around), radius * np.sin(around), 0.35 * np.sin(across)])
+    return np.concatenate([torus, rng.uniform(-1.5, 1.5, (outliers, 3))])
+
+
 @cache
 def digits(seed: int = 0) -> Digits:
     return shifted_digits(seed)
@@ -243,13 +256,14 @@ def trained(method: str) -> list[dict[str, Any]]:
 
 
 # The gallery shows these in both themes.
-ALSO_DARK = ("toy", "label_plan", "choose_reach")
+ALSO_DARK = ("toy", "torus", "label_plan", "choose_reach")
 
 PICTURES: dict[str, Callable[[], Any]] = {
     draw.__name__: draw
     for draw in (
         toy,
         moons,
+        torus,
         plan,
         plans,
         label_plan,

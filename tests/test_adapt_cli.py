@@ -387,7 +387,7 @@ REFUSED = [
     ("source.npz target.npz --method magic", "--method"),
     ("source.npz target.npz --kappa -1", "--kappa must be a number from 0"),
     ("source.npz target.npz --beta nan", "--beta must be a number from 0"),
-    ("source.npz target.npz --epsilon 0", "--epsilon must be a number from"),
+    ("source.npz target.npz --epsilon 0", "--epsilon must be positive"),
     ("source.npz target.npz --tau 0", "--tau must be a number from"),
     ("source.npz target.npz --mass 2", "--mass must be at most 1, which is all; got 2. Choose a smaller one."),
     ("source.npz target.npz --mass -1", "--mass must be a number from 0"),

@@ -325,3 +325,10 @@ def test_skada():
     for name, scores in answer.items():
         assert np.isfinite(scores).all(), name
     assert not sklearn.get_config()["enable_metadata_routing"]
+
+
+@pytest.mark.parametrize("name", ["JointTransportClassifier", "LabelTransportClassifier", "TransportAdapter"])
+def test_notebooks_show_scikit_learns_diagram(name):
+    shown = getattr(aot.adapt, name)()._repr_html_()
+    assert name in shown
+    assert "sk-estimator" in shown

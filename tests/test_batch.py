@@ -220,7 +220,7 @@ def with_entry(shape: tuple[int, ...], at: tuple[int, ...], value: float) -> np.
         ((with_entry((2, 3, 4), (1, 2, 3), np.nan),), r"cost must not contain NaN; got NaN at (1, 2, 3)"),
         ((with_entry((2, 3, 4), (1, 0, 2), -np.inf),), r"-inf at (1, 0, 2)"),
         ((np.ones((2, 3, 4), complex),), "cost must hold real numbers"),
-        (([[[1.0], [2.0]], [[1.0]]],), "cost must be an array of numbers"),
+        (([[[1.0], [2.0]], [[1.0]]],), "cost must have one size for all problems of a batch; got 2 x 1 and 1 x 1"),
         ((np.ones((2, 3, 4)), np.ones(4)), "source_weights must have shape (3,) or (2, 3) to match the cost; got (4,)"),
         ((np.ones((2, 3, 4)), None, np.ones((3, 4))), "target_weights must have shape (4,) or (2, 4)"),
         ((np.ones((2, 3, 4)), with_entry((2, 3), (1, 2), -1.0)), "source_weights must be non-negative; got -1.0 at"),

@@ -14,6 +14,7 @@ def not_converged():
     "make",
     [
         lambda: aot.InvalidInput("cost", "must not contain NaN", "NaN", "Mask it."),
+        lambda: aot.OutOfRange("index", "must be from -2 to 1 in a batch of 2", 2, "Problems count from 0."),
         lambda: aot.DataError("a/1.png", "it is truncated"),
         lambda: aot.MissingDependency("matplotlib", "plot"),
         not_converged,

@@ -248,7 +248,7 @@ BAD = {
     "ragged.csv": (lambda: b"a,b,y\n1,2,cat\n1,2\n", "must have 3 cells in every line; got 2 in line 3"),
     "decimal_comma.csv": (lambda: b"y,a,b\ncat,1,2\ncat,1,5,2\n", "must have 3 cells in every line; got 4 in line 3"),
     "open_quote.csv": (lambda: b'a,b,y\n1,2,"cat\n1,2,cat\n', "must be a valid .csv file"),
-    "semicolons.csv": (lambda: b"a;b;y\n1;2;cat\n", "one column named y or label; got 'a;b;y'"),
+    "semicolons.csv": (lambda: b"a;b;y\n1;2;cat\n", "must have commas between its cells; got semicolons in line 1"),
     "binary.csv": (lambda: npy(X), "must be a valid .csv file"),
     "utf16.csv": (lambda: "a,b,y\n1,2,cat\n".encode("utf-16"), "must be a valid .csv file"),
     "long_header.csv": (lambda: b"a" * 300_000 + b",y\n1,2\n", "must be a valid .csv file; got field larger"),

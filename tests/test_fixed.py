@@ -415,6 +415,16 @@ def test_masses_about_everything(share):
 # Forbidden pairs
 
 
+def test_no_price_is_high_enough():
+    """Where no pair can enter any more, although some rise with the price, the price must not run away."""
+    inf = np.inf
+    cost = np.array([[inf, -13.0, -12.0], [inf, 8.0, -9.0], [inf, inf, -17.0]])
+    mu, nu = np.array([3.0, 3.0, 1819768.0]), np.array([869358.0, 906073.0, 44343.0])
+    with pytest.raises(aot.Infeasible) as caught:
+        aot.solve(cost, mu, nu, marginals=aot.Equal())
+    assert caught.value.most_mass == pytest.approx(problems.most_that_can_move(cost, mu, nu), rel=1e-12)
+
+
 def test_forbidden_pairs_in_the_way():
     cost, stored_only = np.array([[1.0, np.inf], [2.0, np.inf]]), sparse.csr_array([[1.0, 0.0], [2.0, 0.0]])
     for given in (cost, stored_only):

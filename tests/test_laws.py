@@ -229,6 +229,13 @@ def test_balanced_transport_of_rewards_is_adaptive(instance):
 
 
 @SOME
+@given(balanced_problems())
+def test_adaptive_transport_is_balanced_transport_of_clipped_costs(instance):
+    clipped = instance._replace(cost=np.minimum(instance.cost, 0.0))
+    assert_same(value(clipped, None), value(instance), rounding(instance))
+
+
+@SOME
 @given(partial_problems(), SHARES)
 def test_the_price_is_a_slope(problem, share):
     """The value is convex in the mass, its slope is the price, and there is the adaptive problem with that price."""

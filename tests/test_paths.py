@@ -290,3 +290,43 @@ def test_what_is_printed():
 def test_a_path_of_the_largest_weights_can_be_printed():
     cost = np.random.default_rng(0).normal(size=(8, 7)) * 1e99
     assert "adaptive" in str(aot.mass_path(cost, np.full(8, 1e100), np.full(7, 1e100)))
+
+
+def test_arrays_of_masses_and_prices():
+    """Every entry as if it came alone; scalars, also those of NumPy, give plain numbers."""
+    path = aot.mass_path(np.random.default_rng(0).normal(size=(6, 8)))
+    masses = np.append(np.linspace(0.0, path.most_mass, 19), path.mass).reshape(-1)
+    prices = np.concatenate([path.price, path.price - 1e-9, [-9.0, 9.0]])
+    for method, given in ((path.value_at, masses), (path.price_at, masses), (path.mass_at, prices)):
+        alone = [method(each) for each in given]
+        assert all(type(each) is float for each in alone)
+        np.testing.assert_array_equal(method(given), alone)
+        np.testing.assert_array_equal(method(given[:18].reshape(2, 3, 3)), np.reshape(alone[:18], (2, 3, 3)))
+        np.testing.assert_array_equal(method(given[:2].tolist()), alone[:2])
+        assert method(np.empty((0, 4))).shape == (0, 4)
+        assert type(method(np.array(given[3]))) is float
+    over = path.most_mass * (1 + 1e-12)  # rounding
+    np.testing.assert_array_equal(path.value_at([over, 0.0]), [path.value_at(path.most_mass), 0.0])
+
+
+def test_arrays_where_nothing_can_move():
+    path = aot.mass_path(np.full((2, 2), np.inf))
+    assert path.value_at([[0.0]]).tolist() == path.price_at([[0.0]]).tolist() == [[0.0]]
+    assert path.mass_at([-1.0, 1.0]).tolist() == [0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("value_at", [0.5, np.nan], "mass must be a number from 0 to 1e\\+100; got nan"),
+        ("value_at", [0.5, -1.0], "mass must be a number from 0 to 1e\\+100; got -1.0"),
+        ("price_at", [0.5, 2.0], "mass must be at most the smaller of the total weights"),
+        ("mass_at", [0.5, np.inf], "price must be a number"),
+        ("mass_at", ["a"], "price must hold real numbers"),
+        ("mass_at", [[1.0], [1.0, 2.0]], "price must be an array of numbers"),
+    ],
+)
+def test_arrays_that_hold_no_mass_or_price(method, given, message):
+    path = aot.mass_path([[-1.0, 2.0], [3.0, 4.0]])
+    with pytest.raises(aot.InvalidInput, match=message):
+        getattr(path, method)(given)

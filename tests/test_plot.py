@@ -5,6 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from scipy import sparse
 
 import adaptive_ot as aot
@@ -111,6 +113,57 @@ def test_higher_dimensions_keep_the_plane_of_largest_spread(size):
     lengths = [np.linalg.norm(a - b) for a, b in plan_lines(ax).get_segments()]
     np.testing.assert_allclose(lengths, np.linalg.norm(x[rows] - z[columns], axis=1), atol=1e-9)
     assert ax.get_xlabel() == "first principal component"
+
+
+def in_three_dimensions(size=12):
+    x, z = np.random.default_rng(1).normal(size=(2, size, 3)) * [1.0, 2.0, 0.5] + 7
+    return x, z, aot.solve(aot.DistanceCost(x, z, reach=1.0))
+
+
+def corners(marks) -> np.ndarray:
+    """The points of marks in space, in their order."""
+    marks.axes.figure.canvas.draw()
+    return np.transpose(marks._offsets3d)
+
+
+def test_three_dimensions_are_drawn_in_space():
+    x, z, solution = in_three_dimensions()
+    assert 0 < len(solution.outliers.sources) < 12
+    ax: Any = plot.transport(solution)
+    assert ax.name == "3d"
+    lines: Any = next(each for each in ax.collections if isinstance(each, Line3DCollection))
+    rows, columns, _ = solution.support
+    np.testing.assert_allclose(lines._segments3d, np.stack([x[rows], z[columns]], axis=1))
+    active, theirs = solution.active_source, solution.active_target
+    for marks, points in zip(plan_marks(ax), (x[active], x[~active], z[theirs], z[~theirs]), strict=True):
+        np.testing.assert_allclose(np.sort(corners(marks), axis=0), np.sort(points, axis=0))
+    assert texts(ax.get_legend().get_texts())[1] == f"source, inactive ({len(solution.outliers.sources)})"
+    for limits, coordinates in zip((ax.get_xlim(), ax.get_ylim(), ax.get_zlim()), np.r_[x, z].T, strict=True):
+        assert limits[0] < coordinates.min() < coordinates.max() < limits[1]
+    sides = np.ptp([ax.get_xlim(), ax.get_ylim(), ax.get_zlim()], axis=1)
+    np.testing.assert_allclose(sides / sides[2], [4 / 3, 4 / 3, 1], rtol=1e-6)  # equal units in Matplotlib's box
+
+
+def test_axes_decide_how_many_dimensions_are_drawn():
+    x, z, solution = in_three_dimensions()
+    flat: Any = plot.transport(solution, ax=Figure().add_subplot())
+    assert flat.get_ylabel() == "second principal component"
+    assert len(plan_lines(flat).get_segments()) == len(solution.support[0])
+    more = [np.column_stack([side, side @ [1.0, 1.0, 1.0]]) for side in (x, z)]
+    tall: Any = plot.transport(solution, *more, ax=Figure().add_subplot(projection="3d"))
+    assert tall.get_zlabel() == "third principal component"
+    for points in ([[0.0]] * 12, [[0.0, 1.0]] * 12):
+        with pytest.raises(aot.InvalidInput, match="ax must be axes in the plane for this picture; got axes in space"):
+            plot.transport(solution, points, points, ax=Figure().add_subplot(projection="3d"))
+    with pytest.raises(aot.InvalidInput, match="ax must be axes in the plane"):
+        plot.plan(solution, ax=Figure().add_subplot(projection="3d"))
+
+
+@pytest.mark.parametrize(("n", "m"), [(0, 0), (0, 3), (1, 1), (3, 3)])
+def test_few_or_equal_points_in_space(n, m):
+    ax = plot.transport(aot.solve(np.ones((n, m))), np.zeros((n, 3)), np.zeros((m, 3)))
+    ax.figure.canvas.draw()
+    assert ax.name == "3d"
 
 
 def test_joint_cost_and_torch():

@@ -31,6 +31,7 @@ BACKGROUNDS: dict[Any, str] = {"light": "#ffffff", "dark": "#16191d"}
 # Pictures on axes, which may be given, and pictures that are whole figures.
 ON_AXES = [
     "transport",
+    "transport in space",
     "transport without points",
     "plan",
     "label_plan",
@@ -59,6 +60,7 @@ def drawings() -> dict[str, Any]:
     clouds = moons_with_outliers(size=60)
     cost = aot.DistanceCost(clouds.x, clouds.z, reach=0.3)
     moons, toy, path = aot.solve(cost), aot.solve(TOY_COST), aot.mass_path(TOY_COST)
+    space = aot.solve(aot.DistanceCost(*np.random.default_rng(0).normal(size=(2, 40, 3)), reach=1.0))
     entropic = aot.solve(cost, solver=aot.Entropic(0.01))
     labels, others = np.resize(NAMES, 60), np.resize(NAMES[:4], 60)
     curves = [plot.Curve(name, [0.1, 1, 10], [60.0, 80.0, 70.0], [1.0, 2.0, 1.0], default=1) for name in NAMES[:2]]
@@ -68,6 +70,7 @@ def drawings() -> dict[str, Any]:
     masses = {name: np.linspace(0.1, 0.9, 4).tolist() for name in NAMES}
     return {
         "transport": lambda **where: plot.transport(moons, **where),
+        "transport in space": lambda **where: plot.transport(space, **where),
         "transport without points": lambda **where: plot.transport(toy, **where),
         "plan": lambda **where: plot.plan(moons, labels, others, **where),
         "label_plan": lambda **where: plot.label_plan(moons, labels, others, **where),

@@ -130,6 +130,34 @@ def test_a_solve_of_points_with_entropy(made):
     assert "Convergence" in text
 
 
+@pytest.mark.parametrize("columns", [("height", "width"), ("width", "height")])
+def test_headings_of_points_are_kept(tmp_path, columns):
+    """The names in the first line describe the points; the columns of the targets take the order of the sources."""
+    x, z = [[1.0, 5.0], [2.0, 6.0]], np.array([[5.1, 1.1], [9.0, 9.0]])
+    np.savetxt(tmp_path / "x.csv", x, delimiter=",", header="height,width", comments="")
+    np.savetxt(tmp_path / "z.csv", z, delimiter=",", header=",".join(columns), comments="")
+    paths = [str(tmp_path / name) for name in ("x.csv", "z.csv", "out")]
+    assert main(["solve", *paths[:2], "--reach", "0.5", "--report", paths[2]]) == 0
+    page = read_page(tmp_path / "out" / "report.html")
+    assert page.data["source"]["columns"] == page.data["target"]["columns"] == ["height", "width"]
+    record = read_record(tmp_path / "out")
+    assert record.match is not None
+    np.testing.assert_array_equal(record.match.target.values, z if columns[0] == "height" else z[:, ::-1])
+    assert len(record.match.rows) == (columns[0] == "width")
+
+
+def test_other_headings_stay_beside_each_other(tmp_path):
+    """Coordinates of other names are compared by their places; without names they are numbered."""
+    (tmp_path / "x.csv").write_text("a,a\n1,2\n")
+    (tmp_path / "z.csv").write_text("c,d\n1,2\n")
+    (tmp_path / "u.csv").write_text("1,2\n")
+    for target, names in (("z", ["c", "d"]), ("u", ["axis 0", "axis 1"])):
+        paths = [str(tmp_path / name) for name in ("x.csv", f"{target}.csv", f"out_{target}")]
+        assert main(["solve", *paths[:2], "--reach", "1", "--report", paths[2]]) == 0
+        page = read_page(tmp_path / f"out_{target}" / "report.html")
+        assert (page.data["source"]["columns"], page.data["target"]["columns"]) == (["a", "a"], names)
+
+
 def test_an_adaptation(made):
     summary = json.loads((made / "adapted" / "summary.json").read_text())
     page = read_page(made / "adapted" / "report.html")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -326,3 +327,84 @@ def test_plan_does_not_alias_the_solution():
     solution = aot.solve([[-1.0, 2.0], [3.0, -2.0]])
     solution.plan[:] = 7.0
     np.testing.assert_array_equal(solution.sparse_plan.toarray(), np.eye(2) / 2)
+
+
+# Outliers, and what notebooks show
+
+
+def test_outliers_are_the_points_that_are_not_active():
+    rng = np.random.default_rng(0)
+    costs = rng.normal(1.0, 1.0, (6, 5, 7))
+    for solver in (aot.Exact(), aot.Entropic(0.05)):
+        batch = aot.solve(costs, solver=solver)
+        sources, targets = batch.outliers
+        assert 0 < len(sources) < 6 * 5
+        assert 0 < len(targets) < 6 * 7
+        for b, solution in enumerate(batch):
+            for mine, all_of_them, active in (
+                (solution.outliers.sources, sources, solution.active_source),
+                (solution.outliers.targets, targets, solution.active_target),
+            ):
+                assert mine.tolist() == [k for k, carries in enumerate(active) if not carries]
+                assert all_of_them[all_of_them[:, 0] == b, 1].tolist() == mine.tolist()
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (2, 0), (0, 2, 3), (2, 0, 3)])
+def test_outliers_of_nothing(shape):
+    *batch, n, m = shape
+    found = aot.solve(np.ones(shape)).outliers
+    columns = (2,) if batch else ()
+    problems = batch[0] if batch else 1
+    assert (found.sources.shape, found.targets.shape) == ((problems * n, *columns), (problems * m, *columns))
+    assert found.sources.dtype == np.int64
+
+
+def test_outliers_come_in_the_library_of_the_cost():
+    torch = pytest.importorskip("torch")
+    solution = aot.solve(torch.tensor([[-1.0, 2.0], [3.0, 4.0]]))
+    assert torch.equal(solution.outliers.targets, torch.tensor([1]))
+
+
+class Cells(HTMLParser):
+    """The texts of a page, and its tags."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.texts, self.tags = [], []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+
+    def handle_data(self, data):
+        self.texts.extend(data.strip().split())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: aot.solve([[-1.0, 2.0], [3.0, 4.0]]),
+        lambda: aot.solve([[1.0, 2.0], [3.0, 4.0]]),  # with a note
+        lambda: aot.solve(np.empty((0, 2, 3))),
+        lambda: aot.solve(np.ones((2, 2, 3))),
+        lambda: aot.mass_path([[-3.0, 1.0], [2.0, 4.0]]),
+        lambda: aot.match([[3, 2, -1], [2, -4, -1]]),
+    ],
+)
+def test_a_notebook_shows_what_print_shows(make):
+    """The same words in a table that loads nothing and runs nothing."""
+    answer = make()
+    page = Cells(answer._repr_html_())
+    assert page.texts == str(answer).split()
+    assert set(page.tags) <= {"table", "caption", "b", "tr", "th", "td"}
+
+
+def test_a_notebook_obeys_no_markup():
+    @dataclasses.dataclass(frozen=True)
+    class Sly(aot.AtMost):
+        title = "<script>alert('&')</script>"
+
+    solution = aot.solve([[-1.0]], marginals=Sly())
+    page = Cells(solution._repr_html_())
+    assert "script" not in page.tags
+    assert page.texts[0].startswith("<script>")

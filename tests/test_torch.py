@@ -94,17 +94,28 @@ def test_sparse_tensor(dtype, layout):
 
 @pytest.mark.parametrize("kind", ["dense", "points"])
 def test_inputs_that_require_gradients(kind):
+    """They are refused, unless gradients are off anyway: `solve` would drop theirs."""
     cost, mu, nu = random_inputs(torch.float64)
     x, z, _, _ = random_clouds(torch.float64, 20, 25)
     tensors = [cost, mu, nu, x, z]
-    plain = aot.solve(cost if kind == "dense" else aot.DistanceCost(x, z, 1.5), mu, nu)
+
+    def solved():
+        return aot.solve(cost if kind == "dense" else aot.DistanceCost(x, z, 1.5), mu, nu)
+
+    plain = solved()
     for tensor in tensors:
         tensor.requires_grad_()
-    solution = aot.solve(cost if kind == "dense" else aot.DistanceCost(x, z, 1.5), mu, nu)
+    with torch.no_grad():
+        solution = solved()
     assert solution.value == plain.value
     for tensor in (solution.plan, solution.source_potential, solution.source_marginal, solution.barycentric_map(z, x)):
         assert not tensor.requires_grad
     assert all(tensor.requires_grad and tensor.grad is None for tensor in tensors)
+    for tensor in (cost, mu, nu) if kind == "dense" else (mu, nu, x, z):
+        for other in tensors:
+            other.requires_grad_(other is tensor)
+        with pytest.raises(aot.InvalidInput, match="must not require a gradient"):
+            solved()
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.int8, torch.int64, torch.uint8])

@@ -14,7 +14,7 @@ import numpy as np
 from array_api_compat import is_torch_array
 
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
-from adaptive_ot.errors import InvalidInput
+from adaptive_ot.errors import InvalidInput, OutOfRange
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -35,7 +35,7 @@ SMALLEST_HEAVIEST = 1e-300
 REAL = "biuf"
 
 
-def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float = LARGEST) -> float:
+def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float = LARGEST, remedy: str = "") -> float:
     """Return a real number from `minimum` to `maximum`; by default, one whose square is finite in float64."""
     try:
         result = math.nan if isinstance(value, str | bytes) else float(value)
@@ -43,7 +43,7 @@ def number(name: str, value: Any, *, minimum: float = -LARGEST, maximum: float =
         result = math.nan
     if not minimum <= result <= maximum:
         rule = f"must be a number from {minimum:g} to {maximum:g}"
-        raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
+        raise InvalidInput(name, rule, describe(value), remedy or f"Choose another {name}.")
     return result
 
 
@@ -57,6 +57,18 @@ def whole_number(name: str, value: Any, *, minimum: int, maximum: int = LARGEST_
         rule = f"must be a whole number from {minimum}{'' if maximum == LARGEST_INTEGER else f' to {maximum}'}"
         raise InvalidInput(name, rule, describe(value), f"Choose another {name}.")
     return result
+
+
+def place(index: Any, size: int) -> int:
+    """Return the place from 0 that an index of a problem means in a batch of this size."""
+    try:
+        return range(size)[operator.index(index)]
+    except TypeError:
+        remedy = "Index one problem after the other; plan, value and so on hold the answers to all."
+        raise InvalidInput("index", "must be a whole number or a slice", describe(index), remedy) from None
+    except IndexError:
+        rule = f"must be from {-size} to {size - 1} in a batch of {size}" if size else "finds nothing in an empty batch"
+        raise OutOfRange("index", rule, index, "Problems count from 0.") from None
 
 
 def dense_cost(cost: Any) -> np.ndarray | Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +10,11 @@ from typing import Any, overload
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import ArrayCost
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import Marginals, as_marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import (
@@ -61,13 +62,16 @@ class ProblemBatch(Sequence[Problem]):
     ) -> ProblemBatch:
         """Check the input: costs of shape (problems, sources, targets), weights for all problems or one row each."""
         marginals = as_marginals(marginals)
-        kind, array = ArrayKind.of(cost), check.cost_batch(cost)
-        batch, n, m = array.shape
-        weights = marginals.checked(
-            check.weights("source_weights", source_weights, n, kind, batch),
-            check.weights("target_weights", target_weights, m, kind, batch),
-        )
-        return cls(array, kind, *weights, marginals)
+        try:
+            kind, array = ArrayKind.of(cost), check.cost_batch(cost)
+            batch, n, m = array.shape
+            weights = (
+                check.weights("source_weights", source_weights, n, kind, batch),
+                check.weights("target_weights", target_weights, m, kind, batch),
+            )
+        except InvalidInput as error:
+            raise meant.instead(error, cost, source_weights, target_weights) from None
+        return cls(array, kind, *marginals.checked(*weights), marginals)
 
     @classmethod
     def unchecked(cls, cost: Any, source_weights: Any, target_weights: Any, marginals: Marginals) -> ProblemBatch:
@@ -97,6 +101,7 @@ class ProblemBatch(Sequence[Problem]):
     def __getitem__(self, index: int | slice) -> Problem | list[Problem]:
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
+        index = check.place(index, len(self))
         cost = ArrayCost.checked(self.cost[index], self.kind)
         return Problem(cost, self.source_weights[index], self.target_weights[index], self.marginals)
 
@@ -120,7 +125,7 @@ class SolutionBatch(Found, Sequence[Solution]):
     ``batch[b]`` is a `Solution`. The same names on the batch itself give the answers to all problems at once, with the
     problem as the first index, in the library and precision of the input: `plan`, `value`, `regularised_value`, `mass`,
     `price`, `gap`, `violation`, `source_marginal`, `source_potential`, `active_source`, the same for targets,
-    `iterations` and `converged`; `status` is a tuple.
+    `outliers`, `iterations` and `converged`; `status` is a tuple.
 
     Examples
     --------
@@ -185,7 +190,7 @@ class SolutionBatch(Found, Sequence[Solution]):
     def __getitem__(self, index: int | slice) -> Solution | list[Solution]:
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
-        index = range(len(self))[operator.index(index)]
+        index = check.place(index, len(self))
         answers = Answers(*(answer[index] for answer in self.answers))
         return Solution(self.problem[index], self.transport.one(index), answers, self.active_share, self.epsilon)
 
@@ -211,6 +216,7 @@ class SolutionBatch(Found, Sequence[Solution]):
                 f"  mass      {_range(mass)}",
                 f"  active    {active[0]} of the sources, {active[1]} of the targets",
                 *self._chosen_lines(),
+                *meant.nothing_moves(self),
             ]
         )
 

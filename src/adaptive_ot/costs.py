@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot._partners import estimated_reach
@@ -29,6 +30,9 @@ ROWS_SAMPLED, COLUMNS_SAMPLED = 16, 2048
 
 # How many numbers are held at once where pairs are evaluated one by one.
 NUMBERS_AT_ONCE = 4_000_000
+
+
+NO_GRADIENT = "Pass {}.detach(), or a matrix such as torch.cdist(x, z)**2 - reach**2 to aot.autodiff.transport_value."
 
 
 class Cost(ABC):
@@ -350,6 +354,7 @@ class JointCost(PointCost):
         self, x: Any, z: Any, p: Any, q: Any, *, kappa: float = 0.5, beta: float = 1.0, alpha: float | None = None
     ) -> None:
         kind, source, target = _point_pair(x, z)
+        meant.no_gradient(NO_GRADIENT, p=p, q=q)
         check.same_place("x", kind, "p", p)
         check.same_place("x", kind, "q", q)
         source_classes, target_classes = check.scores("p", p), check.scores("q", q)
@@ -424,6 +429,7 @@ def _parts(pairs: int, width: int) -> Iterator[slice]:
 
 def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, Any, Any]:
     kind = ArrayKind.of(x)
+    meant.no_gradient(NO_GRADIENT, x=x, z=z)
     check.same_place("x", kind, "z", z)
     source, target = check.cloud("x", x), check.cloud("z", z)
     check.same_columns("x", source, "z", target)

@@ -4,6 +4,7 @@
 
     AdaptiveOTError
     ├── InvalidInput        (also a ValueError)    an argument breaks a rule
+    │   └── OutOfRange      (also an IndexError)   a batch has no such problem
     ├── DataError           (also a ValueError)    an image of a dataset cannot be used
     ├── Infeasible          (also a ValueError)    no plan satisfies the constraints
     ├── NotConverged        (also a RuntimeError)  a solver stopped early; has the best solution
@@ -53,6 +54,18 @@ class InvalidInput(AdaptiveOTError, ValueError):
 
     def __str__(self) -> str:
         return f"{self.argument} {self.rule}; got {self.given}. {self.remedy}"
+
+
+class OutOfRange(InvalidInput, IndexError):
+    """The index of a problem that a batch does not have.
+
+    Examples
+    --------
+    >>> import adaptive_ot as aot
+    >>> aot.solve([[[-1.0]], [[2.0]]])[2]
+    Traceback (most recent call last):
+    adaptive_ot.errors.OutOfRange: index must be from -2 to 1 in a batch of 2; got 2. Problems count from 0.
+    """
 
 
 class DataError(AdaptiveOTError, ValueError):

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._ball import Ball
 from adaptive_ot.errors import InvalidInput
@@ -426,7 +427,8 @@ def as_marginals(given: Any) -> Marginals:
         source, target = map(as_marginals, given)
         return source if source == target else PerSide(source, target)
     marginals: Any = AtMost() if given is None else given
-    check.instance("marginals", marginals, Marginals)
+    if not isinstance(marginals, Marginals):
+        raise meant.model(given)
     return marginals
 
 
@@ -467,12 +469,14 @@ def _balanced(mu: np.ndarray, nu: np.ndarray, model: str) -> Weights:
     source, target = mu.sum(axis=-1, keepdims=True), nu.sum(axis=-1, keepdims=True)
     off = np.abs(source - target) > SAME_TOTAL * np.maximum(source, target)
     if off.any():
-        first = int(np.argmax(off))
+        first, units = int(np.argmax(off)), bool((mu == 1).all() and (nu == 1).all())
         raise InvalidInput(
             "target_weights",
             f"must have the same total as the source weights with {model}",
             f"{target.flat[first]:.12g} against {source.flat[first]:.12g}",
-            "Scale them, or use AtMost, FixedMass or SoftKL.",
+            "Use aot.match for one-to-one pairs, or AtMost."
+            if units
+            else "Scale them, or use AtMost, FixedMass or SoftKL.",
         )
     return mu, nu * np.divide(source, target, out=np.ones_like(target), where=target > 0)
 

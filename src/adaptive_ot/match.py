@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind
 from adaptive_ot._scores import (
@@ -165,7 +166,10 @@ def _only_one(score: Any, cost: Any, pairs: Any, limit: float | None) -> tuple[s
 
 
 def _match_batch(name: str, given: Any, limit: float | None) -> MatchingBatch:
-    values = dense_values(name, given, 3)
+    try:
+        values = dense_values(name, given, 3)
+    except InvalidInput as error:
+        raise meant.instead(error, given) from None
     problems = StackedScores(values, ArrayKind.of(given), Meaning.of(name, values, limit))
     flat = np.ascontiguousarray(values, np.float64).reshape(-1)
     shapes = np.broadcast_to(values.shape[1:], (len(values), 2))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from adaptive_ot import _html
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind
 from adaptive_ot._scores import DenseScores, Scores
@@ -166,6 +166,9 @@ class Matching:
         ]
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        return _html.table(str(self))
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MatchingBatch(Sequence[Matching]):
@@ -199,7 +202,7 @@ class MatchingBatch(Sequence[Matching]):
     def __getitem__(self, index: int | slice) -> Matching | list[Matching]:
         if isinstance(index, slice):
             return [self[b] for b in range(len(self))[index]]
-        b = range(len(self))[operator.index(index)]
+        b = check.place(index, len(self))
         n, m = self._problems[b].shape
         return Matching((n, m), np.ones(n, np.int64), np.ones(m, np.int64), self._problems[b], self._found.one(b))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from adaptive_ot import _html
 from adaptive_ot import _validation as check
 from adaptive_ot._partners import find_gap, most_points, sample
 from adaptive_ot._progress import Progress
@@ -47,7 +48,7 @@ def mass_path(
 
     The least cost of moving a mass is a convex, piecewise linear function of the mass. Its slope is the *price* of mass
     (lambda in the literature): partial transport of that mass is adaptive transport of ``cost - price``. A single walk
-    visits all pieces.
+    visits all pieces. "Computing all Optimal Partial Transports" (ICLR 2023) solved this problem first.
 
     Parameters
     ----------
@@ -134,19 +135,28 @@ class MassPath:
         """All that can move."""
         return float(self.mass[-1])
 
-    def mass_at(self, price: float) -> float:
-        """The mass that adaptive transport of ``cost - price`` moves: everything that costs less than the price."""
-        price = check.number("price", price)
-        return float(self.mass[np.searchsorted(self.price, price, side="left")])
+    def mass_at(self, price: Any) -> Any:
+        """The mass that adaptive transport of ``cost - price`` moves: everything that costs less than the price.
 
-    def value_at(self, mass: float) -> float:
-        """The least cost of moving a mass."""
-        return float(np.interp(self._checked(mass), self.mass, self.value))
+        A number for a number, an array for an array of prices.
+        """
+        return _each("price", price, lambda each: check.number("price", each), self._mass_at)
 
-    def price_at(self, mass: float) -> float:
-        """The cost per unit of the last bit of a mass; 0 if nothing can move."""
-        piece = np.searchsorted(self.mass, self._checked(mass), side="left") - 1
-        return float(self.price[max(0, piece)]) if self.price.size else 0.0
+    def value_at(self, mass: Any) -> Any:
+        """The least cost of moving a mass; for an array of masses, an array.
+
+        Examples
+        --------
+        >>> import adaptive_ot as aot
+        >>> path = aot.mass_path([[-3.0, 1.0], [2.0, 4.0]])
+        >>> path.value_at(0.5), path.value_at([0.0, 0.25, 1.0])
+        (-1.5, array([ 0.  , -0.75,  0.5 ]))
+        """
+        return _each("mass", mass, self._checked, lambda masses: np.interp(masses, self.mass, self.value))
+
+    def price_at(self, mass: Any) -> Any:
+        """The cost per unit of the last bit of a mass; 0 if nothing can move. For an array of masses, an array."""
+        return _each("mass", mass, self._checked, self._price_at)
 
     def plan_at(self, mass: float) -> Any:
         """An optimal plan of this mass, in the library of the input."""
@@ -179,6 +189,14 @@ class MassPath:
         mass = self.mass_at(least + gap.middle) if gap else 0.0
         return mass if 0 < mass < self.most_mass else None
 
+    def _mass_at(self, prices: np.ndarray) -> np.ndarray:
+        return self.mass[np.searchsorted(self.price, prices, side="left")]
+
+    def _price_at(self, masses: np.ndarray) -> np.ndarray:
+        if not self.price.size:
+            return np.zeros(masses.shape)
+        return self.price[np.maximum(0, np.searchsorted(self.mass, masses, side="left") - 1)]
+
     def _checked(self, mass: float) -> float:
         weights = self.problem.source_weights, self.problem.target_weights
         fixed = FixedMass(mass)
@@ -209,3 +227,21 @@ class MassPath:
                 f"  elbow     {at(elbow)}",
             ]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return _html.table(str(self))
+
+
+def _each(name: str, given: Any, checked: Callable[[float], float], answer: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """The answer to a single number, or the answers to all numbers of an array, in its shape."""
+    try:
+        single = np.ndim(given) == 0
+    except ValueError:  # ragged, which the check of an array explains
+        single = False
+    if single:
+        return float(answer(np.array(checked(given))))
+    array = check.real_array(name, given).astype(np.float64)
+    if array.size:
+        checked(float(array.min()))  # NaN if any number is
+        array = np.minimum(array, checked(float(array.max())))
+    return answer(array)

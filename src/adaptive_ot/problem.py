@@ -8,9 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.costs import Cost, as_cost
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.marginals import Bound, Marginals, Violations, as_marginals
 
 
@@ -49,13 +51,16 @@ class Problem:
         cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
     ) -> Problem:
         """Check and wrap the input of a user; weights default to uniform with total 1."""
-        marginals = as_marginals(marginals)
-        cost = as_cost(cost)
-        weights = marginals.checked(
-            check.weights("source_weights", source_weights, cost.shape[0], cost.kind),
-            check.weights("target_weights", target_weights, cost.shape[1], cost.kind),
-        )
-        return cls(cost, *weights, marginals)
+        marginals, given = as_marginals(marginals), cost
+        try:
+            cost = as_cost(cost)
+            weights = (
+                check.weights("source_weights", source_weights, cost.shape[0], cost.kind),
+                check.weights("target_weights", target_weights, cost.shape[1], cost.kind),
+            )
+        except InvalidInput as error:
+            raise meant.instead(error, given, source_weights, target_weights) from None
+        return cls(cost, *marginals.checked(*weights), marginals)
 
     @property
     def kind(self) -> ArrayKind:

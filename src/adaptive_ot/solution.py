@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from array_api_compat import is_torch_array
 
+from adaptive_ot import _html
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import rounded_down, to_numpy
 from adaptive_ot.errors import InvalidInput
@@ -51,6 +53,13 @@ class LabelPlan(NamedTuple):
     source_labels: np.ndarray
     target_labels: np.ndarray
     mass: np.ndarray
+
+
+class Outliers(NamedTuple):
+    """Sources and targets (indices) that carry no mass; for a batch, a row for each: problem and source or target."""
+
+    sources: Any
+    targets: Any
 
 
 STATUSES = tuple(Status)
@@ -207,6 +216,26 @@ class Found:
     def active_target(self) -> Any:
         return self._active(self.answers.target_marginal, self.problem.target_weights)
 
+    @cached_property
+    def outliers(self) -> Outliers:
+        """The sources and targets that are not active, by their indices.
+
+        Points of weight 0 are among them. For a batch, each side has a row for every outlier: problem and point.
+
+        Examples
+        --------
+        >>> import adaptive_ot as aot
+        >>> aot.solve([[-1.0, 2.0], [3.0, 4.0]]).outliers
+        Outliers(sources=array([1]), targets=array([1]))
+        >>> aot.solve([[[-1.0, 2.0]], [[3.0, 4.0]]]).outliers.sources.tolist()
+        [[1, 0]]
+        """
+        sides = (np.argwhere(~to_numpy(side)) for side in (self.active_source, self.active_target))
+        return Outliers(*(self.problem.kind.present(side[:, 0] if side.shape[1] == 1 else side) for side in sides))
+
+    def _repr_html_(self) -> str:
+        return _html.table(str(self))
+
     def _active(self, marginal: Any, weights: Any) -> Any:
         least = self.active_share * weights
         if is_torch_array(marginal):
@@ -249,8 +278,9 @@ class Solution(Found):
         solution are feasible: their sums, plus the price, never exceed the cost, and both are <= 0 where marginals are
         bounded by the weights. Where both totals are prescribed, a constant may move from one side to the other.
     active_source, active_target
-        Which points carry mass; the others are outlier candidates. An entropic plan moves a little mass
-        everywhere, so a point is active if it moves more than `active_share` of its weight, one hundredth.
+        Which points carry mass; the others are outlier candidates (`outliers` has their indices). An entropic plan
+        moves a little mass everywhere, so a point is active if it moves more than `active_share` of its weight, one
+        hundredth.
     price
         With `FixedMass`, the cost per unit of the last bit of mass: the plan is that of adaptive transport with the
         price subtracted from every cost. Otherwise 0.
@@ -489,6 +519,7 @@ class Solution(Found):
                 f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
                 *self._chosen_lines(),
                 f"  steps     {self.iterations}",
+                *meant.notes(self),
             ]
         )
 

@@ -7,6 +7,7 @@ from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
@@ -18,6 +19,8 @@ from adaptive_ot.exact.solver import Exact, solve_exact
 from adaptive_ot.marginals import AtMost, Marginals, as_marginals
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
+
+NO_GRADIENT = "Use aot.autodiff.transport_value or transport_plan, or pass {}.detach()."
 
 
 class Options(TypedDict, total=False):
@@ -56,14 +59,16 @@ def solve(
     solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
+    **unknown: Any,
 ) -> Any:
     """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
 
     Parameters
     ----------
     cost
-        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer is a tensor, too), nested lists,
-        a SciPy sparse matrix (only stored pairs may carry mass), `DistanceCost` or `JointCost`. +inf forbids a pair.
+        Costs of any sign, sources x targets: a NumPy array, a torch tensor (the answer is a tensor, too; for gradients,
+        see `adaptive_ot.autodiff`), nested lists, a SciPy sparse matrix (only stored pairs may carry mass),
+        `DistanceCost` or `JointCost`. +inf forbids a pair.
         Dense arrays and points are not copied. An array of shape problems x sources x targets is a batch of independent
         problems, answered by a `SolutionBatch`.
     source_weights, target_weights
@@ -96,9 +101,13 @@ def solve(
     >>> aot.solve([[[-3.0, 1.0], [2.0, 4.0]], [[5.0, -1.0], [-1.0, 5.0]]]).value  # a batch of two
     array([-1.5, -1. ])
     """
+    if unknown:
+        raise meant.keyword(*next(iter(unknown.items())))
+    meant.no_gradient(NO_GRADIENT, cost=cost, source_weights=source_weights, target_weights=target_weights)
     solver = Exact() if solver is None else solver
     progress = (lambda _: None) if progress is None else progress
-    check.instance("solver", solver, Exact, Entropic)
+    if not isinstance(solver, Exact | Entropic):
+        raise meant.solver(solver)
     check.function("progress", progress)
     marginals = as_marginals(marginals)
     _check_combination(marginals, solver)

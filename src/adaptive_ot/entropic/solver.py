@@ -38,6 +38,8 @@ FEW_TARGETS = 256
 # Pairs that move less than this share of their source's weight, divided by the number of targets, are not listed.
 NEGLIGIBLE_SHARE = 2.0**-53
 
+WITHOUT_ENTROPY = "Choose a positive number; without entropy, write solver=aot.Exact()."
+
 
 @dataclass(frozen=True)
 class Entropic:
@@ -99,7 +101,7 @@ class Entropic:
             check.instance("compiled", self.compiled, bool)
         check.instance("wait", self.wait, bool)
         if self.epsilon is not None:
-            numbers["epsilon"] = check.number("epsilon", self.epsilon, minimum=check.SMALLEST)
+            numbers["epsilon"] = check.number("epsilon", self.epsilon, minimum=check.SMALLEST, remedy=WITHOUT_ENTROPY)
         elif not self.wait:
             rule = "is needed with wait=False: choosing one takes a look at the costs"
             raise InvalidInput("epsilon", rule, None, "Give epsilon, or omit wait.")

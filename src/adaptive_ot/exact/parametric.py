@@ -75,19 +75,23 @@ def _potential_if_ready(node, sources, top, potential):
 
 @kernel
 def _watch(tail, head, cost, sources, potential, top, price, tie, width, watched_tail, watched_head, watched_cost):
-    """Copy the pairs with a reduced cost below `width`; returns their number, and how many are at most `tie`."""
-    count, ties = 0, 0
+    """Copy the pairs with a reduced cost below `width`.
+
+    Returns their number, how many are at most `tie`, and whether the reduced cost of any listed pair falls.
+    """
+    count, ties, any_falls = 0, 0, False
     for k in range(tail.size):
         i, j = tail[k], head[k]
         reduced = cost[k] - potential[i] - potential[j]
         surplus = top[i] < sources
         if surplus != (top[j] < sources):
             reduced += -price if surplus else price
+            any_falls = any_falls or surplus
         if reduced < width:
             watched_tail[count], watched_head[count], watched_cost[count] = i, j, cost[k]
             count += 1
             ties += reduced <= tie
-    return count, ties
+    return count, ties, any_falls
 
 
 @inlined
@@ -183,10 +187,10 @@ def raise_price(tree, sources, top, tail, head, cost, price, end, width, goal, m
             largest = max(largest, abs(tree.potential[node]))
         watched = watched_tail, watched_head, watched_cost
         tie = 2 * TIE * largest
-        count, ties = _watch(tail, head, cost, sources, tree.potential, top, price, tie, width, *watched)
+        count, ties, any_falls = _watch(tail, head, cost, sources, tree.potential, top, price, tie, width, *watched)
         listing = size + 4 * ready.size
         work += listing
-        until = min(end, price + width) if count < size else end
+        until = min(end, price + width) if count < size and any_falls else end
         watching, cursor = 0, np.int64(0)
         crowded = count > crowd * ready.size
         by_source = watched_tail[:count], watched_head[:count], watched_cost[:count]

@@ -29,3 +29,8 @@ __all__ = [
     "training",
     "transport",
 ]
+
+
+def __dir__() -> list[str]:
+    """What draws, without the modules behind it."""
+    return [name for name in __all__ if callable(globals()[name])]

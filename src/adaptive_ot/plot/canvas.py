@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from adaptive_ot import _validation as check
-from adaptive_ot.errors import MissingDependency
+from adaptive_ot.errors import InvalidInput, MissingDependency
 from adaptive_ot.solution import Solution
 
 if TYPE_CHECKING:
@@ -132,7 +132,36 @@ def axes(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
     from matplotlib.axes import Axes
 
     check.instance("ax", ax, Axes)
+    if in_space(ax):
+        raise InvalidInput("ax", "must be axes in the plane for this picture", "axes in space", "Omit it.")
     return paint(ax)
+
+
+def space(ax: Axes | None = None, size: tuple[float, float] = (8, 6)) -> Axes:
+    """The given axes in three dimensions, painted, or those of a new figure of this size."""
+    if ax is None:
+        ax = new_figure(size).add_subplot(projection="3d")
+        _open_panes(ax)
+    return paint(ax)
+
+
+def _open_panes(ax: Axes) -> None:
+    """Let the background show behind faint lines; Matplotlib has no public way to set their colour."""
+    from matplotlib.colors import to_rgba
+
+    for axis in axes_of(ax):
+        axis.set_pane_color((0.0, 0.0, 0.0, 0.0))
+        axis._axinfo["grid"].update(color=to_rgba(GREY, 0.35))
+
+
+def in_space(ax: Axes | None) -> bool:
+    """Whether axes have three dimensions."""
+    return getattr(ax, "name", "") == "3d"
+
+
+def axes_of(ax: Any) -> list[Any]:
+    """The two or three axes."""
+    return [ax.xaxis, ax.yaxis, ax.zaxis] if in_space(ax) else [ax.xaxis, ax.yaxis]
 
 
 def paint(ax: Axes) -> Axes:
@@ -144,8 +173,12 @@ def paint(ax: Axes) -> Axes:
         ax.tick_params(which="both", colors=chosen.text)  # also for ticks that are made when the figure is saved
         for spine in ax.spines.values():
             spine.set_edgecolor(chosen.text)
-        for text in (ax.title, ax.xaxis.label, ax.yaxis.label):
+        for text in (ax.title, *(axis.label for axis in axes_of(ax))):
             text.set_color(chosen.text)
+        if in_space(ax):
+            _open_panes(ax)
+            for axis in axes_of(ax):
+                axis.line.set_color(chosen.text)
     return ax
 
 

@@ -10,7 +10,18 @@ import numpy as np
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import to_numpy
 from adaptive_ot.errors import InvalidInput
-from adaptive_ot.plot.canvas import CLUSTER_COLOURS, GREY, SIDE_COLOURS, axes, legend, mass_of, settle
+from adaptive_ot.plot.canvas import (
+    CLUSTER_COLOURS,
+    GREY,
+    SIDE_COLOURS,
+    axes,
+    axes_of,
+    in_space,
+    legend,
+    mass_of,
+    settle,
+    space,
+)
 from adaptive_ot.plot.columns import LONGEST_COLUMN, in_columns, label_columns
 from adaptive_ot.solution import Solution, Support
 
@@ -41,10 +52,12 @@ def transport(
         The solution to draw.
     source_points, target_points
         The points; by default those of a `DistanceCost` or `JointCost`. One-dimensional sources lie on a line above the
-        targets; points in more than two dimensions are projected on their first two principal components. Up to 60
-        sources x1, x2, ... and targets z1, z2, ... need no points: they are drawn in two columns, cluster by cluster.
+        targets, points in three dimensions are drawn in space, and points in more than three dimensions are projected
+        on their first two principal components. Up to 60 sources x1, x2, ... and targets z1, z2, ... need no points:
+        they are drawn in two columns, cluster by cluster.
     ax
-        The axes to draw on; by default those of a new figure, ``ax.figure``.
+        The axes to draw on; by default those of a new figure, ``ax.figure``. Points in more dimensions than the axes
+        have are projected on as many principal components.
     by_cluster
         Whether colours show clusters or sides; by default clusters, if there are at most eight.
 
@@ -74,8 +87,9 @@ def transport(
         label_columns(ax, columns, cluster_colours or [])
         source, target = columns.source, columns.target
     else:
-        ax = axes(ax)
-        source, target = _in_the_plane(ax, *points)
+        dimension = points[0].shape[1]
+        ax = space(ax) if (dimension == 3 and ax is None) or (dimension > 2 and in_space(ax)) else axes(ax)
+        source, target = _placed(ax, *points)
     active = to_numpy(solution.active_source), to_numpy(solution.active_target)
     size = float(np.clip(10_000 / max(1, len(source) + len(target)), 8, 70))
     line_colours = np.full(len(pairs[0]), GREY) if cluster_colours is None else source_colours[pairs[0]]
@@ -85,6 +99,8 @@ def transport(
         style: Any = {"marker": marker, "s": size, "linewidths": 1.0, "zorder": 2}
         ax.scatter(*where[carries].T, c=colour[carries].tolist(), edgecolors="none", **style)
         ax.scatter(*where[~carries].T, facecolors="none", edgecolors=colour[~carries].tolist(), **style)
+    if points is not None and points[0].shape[1] > 1:
+        ax.set_aspect("equal", adjustable="datalim")
     _draw_legend(ax, active, SIDE_COLOURS if cluster_colours is None else (GREY, GREY))
     ax.set_title(f"{mass_of(solution)}, value {solution.value:.4g}")
     if is_new:
@@ -108,31 +124,30 @@ def _points(solution: Solution, *given: Any) -> tuple[np.ndarray, np.ndarray] | 
     return points[0], points[1]
 
 
-def _in_the_plane(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Two coordinates for every point, and names for the axes."""
-    dimension = source.shape[1]
+def _placed(ax: Axes, source: np.ndarray, target: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """As many coordinates for every point as the axes have, and names for the axes."""
+    dimension, shown = source.shape[1], len(axes_of(ax))
     if dimension < 2:
         ax.set_yticks([0, 1], ["target", "source"])
         ax.set_ylim(-0.5, 1.5)
         x, z = (side.sum(axis=1) for side in (source, target))
         return np.column_stack([x, np.ones(len(x))]), np.column_stack([z, np.zeros(len(z))])
-    ax.set_aspect("equal", adjustable="datalim")
-    if dimension == 2:
-        return source, target
-    both = np.concatenate([source, target])
-    centre = both.mean(axis=0) if len(both) else np.zeros(dimension)
-    basis = _principal_axes(both - centre)
-    ax.set_xlabel("first principal component")
-    ax.set_ylabel("second principal component")
-    return (source - centre) @ basis, (target - centre) @ basis
+    if dimension > shown:
+        both = np.concatenate([source, target])
+        centre = both.mean(axis=0) if len(both) else np.zeros(dimension)
+        basis = _principal_axes(both - centre, shown)
+        for axis, which in zip(axes_of(ax), ("first", "second", "third"), strict=False):
+            axis.set_label_text(f"{which} principal component")
+        source, target = (source - centre) @ basis, (target - centre) @ basis
+    return source, target
 
 
-def _principal_axes(centred: np.ndarray) -> np.ndarray:
-    """The two directions of largest variance, as columns; the largest coordinate of each is positive."""
+def _principal_axes(centred: np.ndarray, count: int) -> np.ndarray:
+    """The directions of largest variance, as columns; the largest coordinate of each is positive."""
     chosen = centred[:: 1 + len(centred) // POINTS_FOR_AXES]
-    axes = np.linalg.svd(chosen, full_matrices=False)[2][:2]
-    axes = np.pad(axes, ((0, 2 - len(axes)), (0, 0)))  # fewer points than axes
-    largest = axes[np.arange(2), np.abs(axes).argmax(axis=1)]
+    axes = np.linalg.svd(chosen, full_matrices=False)[2][:count]
+    axes = np.pad(axes, ((0, count - len(axes)), (0, 0)))  # fewer points than axes
+    largest = axes[np.arange(count), np.abs(axes).argmax(axis=1)]
     return (axes * np.where(largest < 0, -1.0, 1.0)[:, None]).T
 
 
@@ -155,6 +170,7 @@ def _draw_lines(
     """A line for every pair, at most `width` wide; pairs with more mass have wider and more opaque lines."""
     from matplotlib.collections import LineCollection
     from matplotlib.colors import to_rgba_array
+    from mpl_toolkits.mplot3d.art3d import Line3DCollection
 
     rows, columns, mass = pairs
     share = mass / mass.max(initial=0.0) if mass.size else mass
@@ -162,7 +178,8 @@ def _draw_lines(
     rgba[:, 3] = 0.25 + 0.55 * share
     ends = np.stack([source[rows], target[columns]], axis=1)
     widths: Any = width * (0.3 + 0.7 * share)
-    ax.add_collection(LineCollection(list(ends), colors=list(rgba), linewidths=widths, zorder=1))
+    kind: Any = Line3DCollection if in_space(ax) else LineCollection
+    ax.add_collection(kind(list(ends), colors=list(rgba), linewidths=widths, zorder=1))
 
 
 def _draw_legend(ax: Axes, active: tuple[np.ndarray, np.ndarray], colours: tuple[str, str]) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from adaptive_ot._validation import REAL
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.workbench.files import check_input, is_number, open_archive, trouble
+from adaptive_ot.workbench.files import check_input, check_separator, is_number, open_archive, trouble
 
 READABLE = (".npz", ".csv", ".parquet", ".safetensors")
 
@@ -162,6 +162,8 @@ def _read_csv(name: str, path: Path, labels: str) -> Content:
     with open(path, encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, strict=True)
         header = [cell.strip() for cell in next(reader, [])]
+        if len(header) == 1:
+            check_separator(name, header[0], 1)
         if all(is_number(cell) for cell in header):
             remedy = "Name the columns in the first line, that of the labels y or label."
             raise InvalidInput(name, "must start with the names of its columns", _listed(header), remedy)

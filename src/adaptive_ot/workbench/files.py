@@ -217,5 +217,14 @@ def is_number(cell: str) -> bool:
     return True
 
 
+def check_separator(name: str, cell: str, line: int) -> None:
+    """Refuse a cell of a .csv file that is a whole line, with something else than commas between its cells."""
+    for character, called in ((";", "semicolons"), ("\t", "tabs"), (" ", "spaces")):
+        parts = cell.split(character)
+        if len(parts) > 1 and (character != " " or all(map(is_number, parts))):
+            remedy = "Put a comma between two cells, and a point before decimals."
+            raise InvalidInput(name, "must have commas between its cells", f"{called} in line {line}", remedy)
+
+
 def suffix_of(path: Path) -> str:
     return repr(path.suffix) if path.suffix else "no suffix"

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.workbench.files import as_csv, check_input, trouble, write_atomically
+from adaptive_ot.workbench.files import as_csv, check_input, check_separator, trouble, write_atomically
 
 READABLE = (".csv", ".parquet")
 
@@ -106,7 +106,10 @@ def _header(file: IO[bytes]) -> list[str]:
 
     line = file.readline().decode("utf-8-sig")
     file.seek(0)
-    return next(csv.reader([line]), [])
+    header = next(csv.reader([line]), [])
+    if len(header) == 1:
+        check_separator(f"pairs file '{file.name}'", header[0], 1)
+    return header
 
 
 def _chosen(name: str, held: list[str], wanted: dict[str, str | None], decoy: str | None) -> list[str]:

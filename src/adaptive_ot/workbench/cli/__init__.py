@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from adaptive_ot import __version__
 from adaptive_ot.errors import AdaptiveOTError, MissingDependency, NotConverged
 
 FAILED, REFUSED, NOT_CONVERGED, INTERRUPTED = 1, 2, 3, 130
@@ -45,6 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments == ["--version"]:  # without a look at the commands
+        print(__version__)
+        return 0
     try:
         import rich  # noqa: F401
         from cyclopts import CycloptsError
@@ -61,10 +65,9 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.flush()
         return code
     except CycloptsError as error:
-        from adaptive_ot.workbench.cli.train import field_in_a_file
+        from adaptive_ot.workbench.cli.meant import instead
 
-        error.verbose = False
-        return _complain(f"{field_in_a_file(error) or error} Try: adaptive-ot --help", REFUSED)
+        return _complain(instead(error, arguments), REFUSED)
 
 
 def _complain(message: str, code: int) -> int:

@@ -118,6 +118,8 @@ def adapt(source: Path, target: Path, /, *, options: AdaptOptions = AdaptOptions
 def _check(options: AdaptOptions) -> None:
     """Refuse options that do not go together, and values that no estimator would refuse."""
     method, reject = options.method, options.reject
+    if options.epsilon is not None and not options.epsilon > 0:
+        raise InvalidInput("--epsilon", "must be positive", options.epsilon, "Write --exact to solve without entropy.")
     if options.exact and options.epsilon is not None:
         raise InvalidInput("--exact", "does not go with --epsilon", options.epsilon, "Omit one of them.")
     if options.exact and options.tau is not None:

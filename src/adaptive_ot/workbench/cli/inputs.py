@@ -2,21 +2,47 @@
 
 from __future__ import annotations
 
+import csv
 import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import numpy as np
 from cyclopts import Parameter
 from scipy import sparse
 
 from adaptive_ot import DistanceCost, InvalidInput
+from adaptive_ot import _validation as check
 from adaptive_ot.workbench.cli.options import named
-from adaptive_ot.workbench.files import check_header, check_input, check_unpacked, is_number, open_archive, trouble
+from adaptive_ot.workbench.files import (
+    check_header,
+    check_input,
+    check_separator,
+    check_unpacked,
+    is_number,
+    open_archive,
+    trouble,
+)
 
 READABLE = (".npy", ".npz", ".csv")
+
+
+class Table(NamedTuple):
+    """The numbers of a file, and the names of its columns where a .csv file has them."""
+
+    numbers: Any
+    columns: tuple[str, ...] | None = None
+
+
+class NamedCost(NamedTuple):
+    """A cost, and the names of the coordinates of its sources and targets where these are points with names."""
+
+    cost: Any
+    source_columns: tuple[str, ...] | None = None
+    target_columns: tuple[str, ...] | None = None
+
 
 _COST = "Cost matrix, sources x targets, of any sign; or the source points, one a row."
 _TARGETS = "Target points, one a row; then the first file holds the source points."
@@ -53,15 +79,17 @@ class ProblemOptions:
         """All files of the problem, none of which may be overwritten."""
         return cost, targets, *self.weight_files.values()
 
-    def read_cost(self, cost: Path, targets: Path | None, default_reach: float | None = None) -> Any:
-        """The cost matrix, or the cost of two point clouds."""
+    def read_cost(self, cost: Path, targets: Path | None, default_reach: float | None = None) -> NamedCost:
+        """The cost matrix, or the cost of two point clouds with the names of their coordinates."""
         if targets is None:
             if self.reach is not None:
                 remedy = "Give the target points too, or omit --reach."
                 raise InvalidInput("--reach", "goes with two point files", "one file", remedy)
-            return read_cost(cost)
+            return NamedCost(read_cost(cost))
         reach = default_reach if self.reach is None else self.reach
-        return DistanceCost(read_points("x", cost), read_points("z", targets), reach)
+        x = read_points("x", cost)
+        z = _in_the_order_of(x.columns, read_points("z", targets))
+        return NamedCost(DistanceCost(x.numbers, z.numbers, reach), x.columns, z.columns)
 
     def read_weights(self) -> dict[str, np.ndarray]:
         """The weights of the sides that have a file."""
@@ -79,48 +107,82 @@ def _option(name: str) -> str:
 
 def read_cost(path: Path) -> np.ndarray | sparse.csr_array:
     """A cost matrix; in an .npz the array "cost", the only array, or what `scipy.sparse.save_npz` wrote."""
-    cost = _read("cost", path, key="cost", sparse_too=True)
+    cost = _read("cost", path, key="cost", sparse_too=True).numbers
     if cost.ndim == 3:
         given = f"3 with shape {cost.shape}"
         raise InvalidInput("cost", "must have two dimensions (sources x targets)", given, "Save one problem a file.")
     return cost
 
 
-def read_points(argument: str, path: Path) -> np.ndarray:
+def read_points(argument: str, path: Path) -> Table:
     """Points, one a row; in an .npz the array "x" or the only one."""
     return _read(argument, path, key="x")
 
 
+def _in_the_order_of(columns: tuple[str, ...] | None, points: Table) -> Table:
+    """The points with their coordinates in this order, if these have the same names."""
+    if columns is None or points.columns is None or sorted(columns) != sorted(points.columns):
+        return points
+    if len({*columns}) < len(columns):
+        return points
+    order = [points.columns.index(column) for column in columns]
+    return Table(np.take(points.numbers, order, axis=1), columns)
+
+
 def _read_weights(argument: str, path: Path) -> np.ndarray:
     """Weights, in a .csv as one row or one column; in an .npz the array "weights" or the only one."""
-    weights = _read(argument, path, key="weights")
+    weights = _read(argument, path, key="weights").numbers
     return weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights
 
 
-def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
+def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Table:
     name, suffix = f"{argument} file '{path}'", path.suffix.lower()
     check_input(name, path, READABLE)
     with trouble(name, f"must be a valid {suffix} file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if suffix == ".csv":
-            return _read_csv(path)
+            return _read_csv(name, path)
         with open(path, "rb") as file:
             if suffix == ".npz":
-                return _read_npz(name, file, key, sparse_too)
+                return Table(_read_npz(name, file, key, sparse_too))
             check_header(file, path.stat().st_size)
             file.seek(0)
-            return np.lib.format.read_array(file, allow_pickle=False)
+            return Table(np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _read_csv(path: Path) -> np.ndarray:
+def _read_csv(name: str, path: Path) -> Table:
     with open(path, encoding="utf-8-sig") as file:
-        header = not any(is_number(cell.strip().strip('"')) for cell in file.readline().split(","))
+        names = [cell.strip() for cell in next(csv.reader([file.readline()]), [])]
+        header = not any(map(is_number, names))
         if not header:
             file.seek(0)
-        numbers = np.loadtxt(file, delimiter=",", comments=None, quotechar='"', ndmin=2)
+        try:
+            numbers = np.loadtxt(file, delimiter=",", comments=None, quotechar='"', ndmin=2)
+        except ValueError:
+            file.seek(0)
+            _blame_a_cell(name, file, names if header else None)
+            raise
     if numbers.size == 0:
         raise ValueError("no numbers, only a header" if header else "no numbers")
-    return numbers
+    named = header and all(names) and len(names) == numbers.shape[1]
+    return Table(numbers, tuple(names) if named else None)
+
+
+def _blame_a_cell(name: str, file: IO[str], names: list[str] | None) -> None:
+    """Refuse the first cell that is no number, if there is one."""
+    if names is not None and len(names) == 1:
+        check_separator(name, names[0], 1)  # before line 2 is blamed
+    rows = csv.reader(file)
+    for row in rows:
+        if names is not None and rows.line_num == 1:
+            continue
+        for k, cell in enumerate(map(str.strip, row)):
+            if not is_number(cell):
+                check_separator(name, cell, rows.line_num)
+                column = f"'{names[k]}'" if names and k < len(names) and names[k] else k + 1
+                given = f"{check.describe(cell) if cell else 'nothing'} in line {rows.line_num}, column {column}"
+                remedy = "Fill it in, or remove the column: names of rows and labels are not read here."
+                raise InvalidInput(name, "must hold numbers only", given, remedy)
 
 
 def _read_npz(name: str, file: IO[bytes], key: str, sparse_too: bool) -> Any:

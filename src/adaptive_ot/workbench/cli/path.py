@@ -50,7 +50,7 @@ def path(cost: Cost, targets: Targets = None, /, *, options: PathOptions = PathO
         outputs.check_output(output, (".csv",), inputs=inputs)
     if plot:
         outputs.check_output(plot, PICTURES, inputs=inputs, option="--plot")
-    problem, weights = options.read_cost(cost, targets, default_reach=0.0), options.read_weights()
+    problem, weights = options.read_cost(cost, targets, default_reach=0.0).cost, options.read_weights()
     started = time.perf_counter()
     with solve_bar() as progress, options.named(cost):
         found = mass_path(problem, **weights, progress=progress)

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot import Entropic, Exact, InvalidInput, NotConverged, Progress, Solution
+from adaptive_ot import AtMost, Entropic, Exact, InvalidInput, NotConverged, Progress, Solution
 from adaptive_ot.workbench.cli import outputs, show, solve_report
 from adaptive_ot.workbench.cli.inputs import Cost, ProblemOptions, Targets
 from adaptive_ot.workbench.cli.options import Flag, ModelOptions, OptionalOutput, Whole, configuration
@@ -74,6 +74,8 @@ class SolveOptions(ModelOptions, ProblemOptions):
                 raise InvalidInput(option, f"{rule} --epsilon", given, f"{remedy} --epsilon.")
         if self.epsilon is None:
             return Exact(tolerance=self.tolerance, max_pivots=self.max_pivots)
+        if not self.epsilon > 0:
+            raise InvalidInput("--epsilon", "must be positive", self.epsilon, "Omit it to solve without entropy.")
         solver = Entropic(self.epsilon, self.entropy or "augmented", self.tolerance)
         return solver if self.max_iterations is None else replace(solver, max_iterations=self.max_iterations)
 
@@ -95,7 +97,7 @@ def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = Sol
     solver = options.solver()
     with options.named(cost):
         marginals = options.marginals(options.epsilon, options.rho)
-    problem = options.read_cost(cost, targets)
+    problem, *columns = options.read_cost(cost, targets)
     if output:
         outputs.check_output(output, WRITABLE, shape=problem.shape)
     weights = options.read_weights()
@@ -116,7 +118,7 @@ def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = Sol
         _write_plan(output, solution)
     if options.report:
         about = configuration(options, cost=cost, targets=targets)
-        summary["report"] = solve_report.write(options.report, solution, summary, about, trace)
+        summary["report"] = solve_report.write(options.report, solution, summary, about, trace, columns)
     show.result(summary, options.json, _show)
     if not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g})", solution)
@@ -197,6 +199,14 @@ def _show(of: dict[str, Any]) -> None:
             "clusters": f"{of['clusters']}; the largest: {sizes} points" if sizes else "none",
             "effort": effort(of["steps"], of["seconds"]),
             "plan": f"{counted(of['pairs'], 'pair')}{written}",
+            "note": _note(of),
             "report": show.report(of["report"]),
         }
     )
+
+
+def _note(of: dict[str, Any]) -> str | None:
+    """Why nothing moves, and what to type instead."""
+    if of["model"] != AtMost.title or of["status"] != "optimal" or of["mass"] or not of["most_mass"]:
+        return None
+    return "nothing moves: no cost is negative; subtract a limit, give points with a larger --reach, or write --equal"

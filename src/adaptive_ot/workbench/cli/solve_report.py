@@ -26,28 +26,32 @@ def write(
     summary: Mapping[str, Any],
     configuration: Mapping[str, Any],
     trace: Sequence[Progress],
+    columns: Sequence[Sequence[str] | None],
 ) -> list[str]:
-    """Write the report into a directory, in place of an older one; the paths of its files, the page last."""
+    """Write the report into a directory, in place of an older one; the paths of its files, the page last.
+
+    `columns` are the names of the coordinates of both sides, where these are points whose coordinates have names.
+    """
     about = {**summary, "configuration": configuration, "environment": environment()}
-    names = write_record("--report", folder, SOLVE, about, _match(solution), _pictures(solution, trace))
+    names = write_record("--report", folder, SOLVE, about, _match(solution, columns), _pictures(solution, trace))
     write_report(folder)
     return names
 
 
-def _match(solution: Solution) -> Match | None:
+def _match(solution: Solution, columns: Sequence[Sequence[str] | None]) -> Match | None:
     problem = solution.problem
     if max(problem.cost.shape) > MOST_SAMPLES:
         return None
     points = solution.problem.cost.positions or (None, None)
     weights = problem.source_weights, problem.target_weights
     sides = []
-    for size, where, weight in zip(problem.cost.shape, points, weights, strict=True):
+    for size, where, weight, names in zip(problem.cost.shape, points, weights, columns, strict=True):
         numbered = [f"#{k}" for k in range(size)]  # as in files of plans
         if where is None:
             sides.append(Samples(names=numbered, weights=weight))
         else:
-            columns = [f"axis {k}" for k in range(where.shape[1])][:VALUES_SHOWN]
-            sides.append(Samples(names=numbered, weights=weight, values=where[:, :VALUES_SHOWN], columns=columns))
+            shown = (names or [f"axis {k}" for k in range(where.shape[1])])[:VALUES_SHOWN]
+            sides.append(Samples(names=numbered, weights=weight, values=where[:, :VALUES_SHOWN], columns=shown))
     return match_of(solution, *sides)
 
 

@@ -1,0 +1,183 @@
+"""What a user meant whose call does not fit, and what to type instead.
+
+Most of it runs only after a check has failed, or when a solution is printed: a solve pays for nothing but
+`no_gradient`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from adaptive_ot import _validation as check
+from adaptive_ot._arrays import to_numpy
+from adaptive_ot.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from adaptive_ot.solution import Found, Solution
+
+MODELS = {
+    "aot.AtMost()": ("atmost", "adaptive", "aot"),
+    "aot.Equal()": ("equal", "balanced", "kantorovich", "wasserstein", "emd"),
+    "aot.FixedMass(mass)": ("fixedmass", "partial"),
+    "aot.SoftKL(tau)": ("softkl", "unbalanced", "kl"),
+    "aot.ChiSquareBall(rho)": ("chisquareball", "robust"),
+}
+SOLVERS = {
+    "aot.Exact()": ("exact", "emd", "simplex", "networksimplex"),
+    "aot.Entropic(0.1)": ("entropic", "entropy", "sinkhorn"),
+}
+
+# Keywords of other libraries, and of other functions of this one.
+KEYWORDS = {
+    "solver=aot.Entropic({})": ("epsilon", "eps", "reg"),
+    "marginals=aot.FixedMass({})": ("mass", "m"),
+    "marginals=aot.SoftKL({}) and solver=aot.Entropic(epsilon)": ("tau", "reg_m", "unbalanced"),
+    "marginals=aot.ChiSquareBall({})": ("rho",),
+    "aot.solve(aot.DistanceCost(x, z, reach={}))": ("reach",),
+    "solver=aot.Exact(max_pivots={}), or aot.Entropic(epsilon, max_iterations={})": (
+        *("numItermax", "max_iter", "max_iterations", "iterations", "max_pivots"),
+    ),
+    "solver=aot.Exact(tolerance={}), or aot.Entropic(epsilon, tolerance={})": ("tolerance", "tol", "stopThr"),
+    "aot.match(cost=cost, limit={})": ("limit",),
+    "source_weights=...": ("a", "mu"),
+    "target_weights=...": ("b", "nu"),
+}
+OWN_KEYWORDS = ("source_weights", "target_weights", "marginals", "solver", "progress", "raise_if_not_converged")
+
+# Nobody reads off the pairs of a larger plan.
+READABLE = 60
+
+
+def keyword(name: str, value: Any) -> InvalidInput:
+    """The error for a keyword that `solve` does not have."""
+    shown = check.describe(value)
+    known = [call.replace("{}", shown) for call, names in KEYWORDS.items() if name in names]
+    remedy = f"{check.nearest(name, OWN_KEYWORDS)}Its keywords are {', '.join(OWN_KEYWORDS)}."
+    return InvalidInput(name, "is not a keyword of solve", shown, f"Write {known[0]}." if known else remedy)
+
+
+def model(given: Any) -> InvalidInput:
+    """The error for `marginals` that are no model."""
+    remedy = _call_for("marginals", given, MODELS) or f"Give one of {', '.join(MODELS)}, or a pair of them."
+    return InvalidInput("marginals", "must be an instance of Marginals", check.describe(given), remedy)
+
+
+def solver(given: Any) -> InvalidInput:
+    """The error for a `solver` that is none."""
+    remedy = _call_for("solver", given, SOLVERS) or "Give aot.Exact() or aot.Entropic(epsilon)."
+    if isinstance(given, int | float):
+        remedy = f"Write solver=aot.Entropic({given})."
+    return InvalidInput("solver", "must be an instance of Exact or Entropic", check.describe(given), remedy)
+
+
+def _call_for(argument: str, given: Any, calls: dict[str, tuple[str, ...]]) -> str:
+    """What to type instead of the name of a class, or the class itself; empty if it is not known."""
+    name = given.__name__ if isinstance(given, type) else given if isinstance(given, str) else ""
+    word = re.sub(r"[^a-z0-9]", "", name.casefold())
+    return next((f"Write {argument}={call}." for call, words in calls.items() if word in words), "")
+
+
+def no_gradient(remedy: str, **arrays: Any) -> None:
+    """Refuse tensors whose gradient would be lost without a word; under ``torch.no_grad()`` nobody misses it."""
+    for name, array in arrays.items():
+        if getattr(array, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
+            rule = "must not require a gradient, because this function does not compute one"
+            raise InvalidInput(name, rule, "a tensor with requires_grad=True", remedy.format(name))
+
+
+def instead(error: InvalidInput, cost: Any, source_weights: Any = None, target_weights: Any = None) -> InvalidInput:
+    """The error with a remedy that fits what the user meant, if that can be told; otherwise as it was."""
+    if isinstance(cost, str | os.PathLike):
+        return _file(os.fspath(cost))
+    shapes = _shapes(cost)
+    if len({*shapes}) > 1:
+        different = " and ".join(f"{n} x {m}" for n, m in [*dict.fromkeys(shapes)][:2])
+        remedy = "Pad with +inf and give the added points weight 0, or take one-to-one pairs from aot.match_frames."
+        if error.argument == "score":
+            remedy = "Write aot.match_frames(frames), which takes any sizes."
+        return InvalidInput(error.argument, "must have one size for all problems of a batch", different, remedy)
+    first, second, third = map(_shape, (cost, source_weights, target_weights))
+    if len(third) == len(first) + 1 > 1:
+        return _remedied(error, "The cost comes first: write aot.solve(C, a, b), with the weights after it.")
+    if len(first) == len(second) == 2 and first[1] == second[1]:
+        return _remedied(error, "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).")
+    return error
+
+
+def _file(path: str | bytes) -> InvalidInput:
+    text = os.fsdecode(path)
+    readers = {".csv": "np.loadtxt({}, delimiter=',')", ".npz": "np.load({})['cost']"}
+    read = readers.get(os.path.splitext(text)[1].lower(), "np.load({})").format(check.describe(text))
+    return InvalidInput("cost", "must be an array, not a file", check.describe(text), f"Write aot.solve({read}).")
+
+
+def _remedied(error: InvalidInput, remedy: str) -> InvalidInput:
+    return InvalidInput(error.argument, error.rule, error.given, remedy)
+
+
+def _shape(given: Any) -> tuple[int, ...]:
+    """The shape of anything; empty if it has none."""
+    try:
+        return tuple(np.shape(given))
+    except (ValueError, TypeError, RuntimeError):
+        return ()
+
+
+def _shapes(frames: Any) -> list[tuple[int, ...]]:
+    """The shapes of a list of matrices; empty for anything else."""
+    if not (isinstance(frames, list | tuple) or (isinstance(frames, np.ndarray) and frames.dtype == object)):
+        return []
+    shapes = [_shape(each) for each in frames]
+    return shapes if all(len(shape) == 2 for shape in shapes) else []
+
+
+def notes(solution: Solution) -> list[str]:
+    """Lines below a printed solution that may surprise; mostly none."""
+    return nothing_moves(solution) or _split(solution)
+
+
+def nothing_moves(found: Found) -> list[str]:
+    """Why no mass moves, and what to change; for a batch, only if none moves in all problems."""
+    idle = _adaptive(found) and np.all(to_numpy(found.converged)) and not np.any(to_numpy(found.answers.mass))
+    if not idle or not all(side.size and side.min() > 0 for side in _weights(found)):
+        return []
+    reach = getattr(found.problem.cost, "reach", None)
+    if reach is not None:
+        return [f"  note      nothing moves: no two points are closer than reach={reach:g}; choose a larger one"]
+    return [
+        "  note      nothing moves: no cost is negative. Subtract a limit (cost - limit), use",
+        "            aot.DistanceCost(x, z, reach), or move everything with marginals=aot.Equal()",
+    ]
+
+
+def _split(solution: Solution) -> list[str]:
+    """A hint where someone may expect pairs: a small matrix, nearly square, whose sides weigh the same as a whole."""
+    n, m = solution.problem.cost.shape
+    if n == m or max(n, m) > min(READABLE, 2 * min(n, m)) or solution.problem.cost.layout == "points":
+        return []
+    mu, nu = _weights(solution)
+    uniform = np.ptp(mu) == np.ptp(nu) == 0 and np.isclose(mu.sum(), nu.sum())
+    if not (uniform and _adaptive(solution)) or solution.active_share:
+        return []
+    rows, columns, _ = solution.support
+    if len({*rows.tolist()}) == len({*columns.tolist()}) == len(rows):
+        return []
+    return [
+        f"  note      sources weigh {mu[0]:.3g} and targets {nu[0]:.3g}, so points are split; for one-to-one pairs,",
+        "            use aot.match(cost=cost, limit=0)",
+    ]
+
+
+def _adaptive(found: Found) -> bool:
+    """Whether only the cost decides how much mass moves."""
+    marginals = found.problem.marginals
+    return not marginals.prescribes_mass and all(side.bounded for side in marginals.sides)
+
+
+def _weights(found: Found) -> tuple[np.ndarray, np.ndarray]:
+    return to_numpy(found.problem.source_weights), to_numpy(found.problem.target_weights)

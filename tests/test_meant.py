@@ -1,0 +1,358 @@
+"""What newcomers type that does not fit, and the whole message that tells them what to type instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adaptive_ot as aot
+from adaptive_ot.workbench.cli import main
+from commands import refused
+
+try:
+    import torch
+except ImportError:
+    torch: Any = None
+
+C = np.array([[-1.0, 2.0, -3.0], [4.0, -5.0, 6.0]])
+A, B = np.full(2, 1 / 2), np.full(3, 1 / 3)
+X, Z = np.arange(6.0).reshape(2, 3), np.arange(12.0).reshape(4, 3)
+BATCH = np.stack([C, -C, 2 * C])
+FRAMES = [np.ones((2, 3)), np.ones((1, 4))]
+
+FIRST = "The cost comes first: write aot.solve(C, a, b), with the weights after it."
+MODELS = "aot.AtMost(), aot.Equal(), aot.FixedMass(mass), aot.SoftKL(tau), aot.ChiSquareBall(rho)"
+OWN = "source_weights, target_weights, marginals, solver, progress, raise_if_not_converged"
+PIVOTS = "solver=aot.Exact(max_pivots=1000), or aot.Entropic(epsilon, max_iterations=1000)"
+PAD = "Pad with +inf and give the added points weight 0, or take one-to-one pairs from aot.match_frames."
+TOTALS = "target_weights must have the same total as the source weights with Equal"
+
+
+def solve(*arguments: Any, **keywords: Any) -> Callable[[], Any]:
+    return lambda: aot.solve(*arguments, **keywords)
+
+
+def unknown(name: str, value: Any, call: str) -> tuple[Callable[[], Any], str]:
+    return solve(C, **{name: value}), f"{name} is not a keyword of solve; got {value!r}. Write {call}."
+
+
+def marginals(given: Any, call: str) -> tuple[Callable[[], Any], str]:
+    message = f"marginals must be an instance of Marginals; got {given!r}. Write marginals={call}."
+    return solve(C, marginals=given), message
+
+
+def solver(given: Any, call: str) -> tuple[Callable[[], Any], str]:
+    message = f"solver must be an instance of Exact or Entropic; got {given!r}. Write solver={call}."
+    return solve(C, solver=given), message
+
+
+MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
+    "POT's order": (
+        solve(A, B, C),
+        f"cost must have two dimensions (sources x targets); got 1 with shape (2,). {FIRST}",
+    ),
+    "POT's order without weights": (
+        solve([], [], C),
+        f"cost must have two dimensions (sources x targets); got 1 with shape (0,). {FIRST}",
+    ),
+    "POT's order for a batch": (
+        solve(np.ones((3, 2)), np.ones((3, 3)), BATCH),
+        f"source_weights must have shape (3,) to match the cost; got (3, 3). {FIRST}",
+    ),
+    "a path in POT's order": (
+        lambda: aot.mass_path(A, B, C),
+        f"cost must have two dimensions (sources x targets); got 1 with shape (2,). {FIRST}",
+    ),
+    "point clouds": (
+        solve(X, Z),
+        "source_weights must have shape (2,) to match the cost; got (4, 3). "
+        "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).",
+    ),
+    "point clouds as lists, and a reach": (
+        solve(X.tolist(), Z.tolist(), 1.5),
+        "source_weights must have shape (2,) to match the cost; got (4, 3). "
+        "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).",
+    ),
+    "a .npy file": (
+        solve("cost.npy"),
+        "cost must be an array, not a file; got 'cost.npy'. Write aot.solve(np.load('cost.npy')).",
+    ),
+    "a .csv file": (
+        solve(Path("cost.csv")),
+        "cost must be an array, not a file; got 'cost.csv'. Write aot.solve(np.loadtxt('cost.csv', delimiter=',')).",
+    ),
+    "a .npz file": (
+        solve("cost.npz"),
+        "cost must be an array, not a file; got 'cost.npz'. Write aot.solve(np.load('cost.npz')['cost']).",
+    ),
+    "ragged frames": (
+        solve(FRAMES),
+        f"cost must have one size for all problems of a batch; got 2 x 3 and 1 x 4. {PAD}",
+    ),
+    "ragged lists": (
+        solve([[[1.0, 2.0]], [[3.0], [4.0]]]),
+        f"cost must have one size for all problems of a batch; got 1 x 2 and 2 x 1. {PAD}",
+    ),
+    "ragged costs to match": (
+        lambda: aot.match(cost=FRAMES, limit=2.0),
+        f"cost must have one size for all problems of a batch; got 2 x 3 and 1 x 4. {PAD}",
+    ),
+    "ragged scores to match": (
+        lambda: aot.match(FRAMES),
+        "score must have one size for all problems of a batch; got 2 x 3 and 1 x 4. "
+        "Write aot.match_frames(frames), which takes any sizes.",
+    ),
+    "no entropy": (
+        lambda: aot.Entropic(0),
+        "epsilon must be a number from 1e-100 to 1e+100; got 0. "
+        "Choose a positive number; without entropy, write solver=aot.Exact().",
+    ),
+    "equal": marginals("equal", "aot.Equal()"),
+    "Kantorovich": marginals("Kantorovich", "aot.Equal()"),
+    "a model without parentheses": marginals(aot.Equal, "aot.Equal()"),
+    "at-most": marginals("at-most", "aot.AtMost()"),
+    "partial": marginals("partial", "aot.FixedMass(mass)"),
+    "unbalanced": marginals("unbalanced", "aot.SoftKL(tau)"),
+    "robust": marginals("robust", "aot.ChiSquareBall(rho)"),
+    "a mass for a model": (
+        solve(C, marginals=0.5),
+        f"marginals must be an instance of Marginals; got 0.5. Give one of {MODELS}, or a pair of them.",
+    ),
+    "entropic": solver("entropic", "aot.Entropic(0.1)"),
+    "sinkhorn": solver("sinkhorn", "aot.Entropic(0.1)"),
+    "a number for a solver": solver(0.05, "aot.Entropic(0.05)"),
+    "a solver without parentheses": solver(aot.Exact, "aot.Exact()"),
+    "emd": solver("emd", "aot.Exact()"),
+    "a solver nobody knows": (
+        solve(C, solver="magic"),
+        "solver must be an instance of Exact or Entropic; got 'magic'. Give aot.Exact() or aot.Entropic(epsilon).",
+    ),
+    "epsilon": unknown("epsilon", 0.1, "solver=aot.Entropic(0.1)"),
+    "reg": unknown("reg", 0.1, "solver=aot.Entropic(0.1)"),
+    "m": unknown("m", 0.5, "marginals=aot.FixedMass(0.5)"),
+    "mass": unknown("mass", 0.5, "marginals=aot.FixedMass(0.5)"),
+    "tau": unknown("tau", 2.0, "marginals=aot.SoftKL(2.0) and solver=aot.Entropic(epsilon)"),
+    "reg_m": unknown("reg_m", 2.0, "marginals=aot.SoftKL(2.0) and solver=aot.Entropic(epsilon)"),
+    "rho": unknown("rho", 0.2, "marginals=aot.ChiSquareBall(0.2)"),
+    "reach": unknown("reach", 1.5, "aot.solve(aot.DistanceCost(x, z, reach=1.5))"),
+    "numItermax": unknown("numItermax", 1000, PIVOTS),
+    "max_iter": unknown("max_iter", 1000, PIVOTS),
+    "limit": unknown("limit", 2.5, "aot.match(cost=cost, limit=2.5)"),
+    "a": unknown("a", 1, "source_weights=..."),
+    "several": (
+        solve(C, reg=0.1, reg_m=1.0),
+        "reg is not a keyword of solve; got 0.1. Write solver=aot.Entropic(0.1).",
+    ),
+    "a misspelt keyword": (
+        solve(C, marginal=aot.Equal()),
+        f"marginal is not a keyword of solve; got Equal(). Did you mean 'marginals'? Its keywords are {OWN}.",
+    ),
+    "a keyword nobody knows": (
+        solve(C, log=True),
+        f"log is not a keyword of solve; got True. Its keywords are {OWN}.",
+    ),
+    "beyond a batch": (
+        lambda: aot.solve(BATCH)[50],
+        "index must be from -3 to 2 in a batch of 3; got 50. Problems count from 0.",
+    ),
+    "before a batch": (
+        lambda: aot.solve(BATCH).problems[-4],
+        "index must be from -3 to 2 in a batch of 3; got -4. Problems count from 0.",
+    ),
+    "beyond matchings": (
+        lambda: aot.match(BATCH)[3],
+        "index must be from -3 to 2 in a batch of 3; got 3. Problems count from 0.",
+    ),
+    "an empty batch": (
+        lambda: aot.match_frames([])[0],
+        "index finds nothing in an empty batch; got 0. Problems count from 0.",
+    ),
+    "a mask of a batch": (
+        lambda: aot.solve(BATCH)[[True, False, True]],  # type: ignore[call-overload]
+        "index must be a whole number or a slice; got [True, False, True]. "
+        "Index one problem after the other; plan, value and so on hold the answers to all.",
+    ),
+    "unit weights that must all move": (
+        solve(C, np.ones(2), np.ones(3), marginals=aot.Equal()),
+        f"{TOTALS}; got 3 against 2. Use aot.match for one-to-one pairs, or AtMost.",
+    ),
+}
+if torch is not None:
+    TRACKED = torch.tensor(C, requires_grad=True)
+    WEIGHTS, POINTS, CLASSES = torch.tensor(B).requires_grad_(), torch.tensor(Z).requires_grad_(), torch.eye(2)
+    RULE = "must not require a gradient, because this function does not compute one"
+    LOST = f"{RULE}; got a tensor with requires_grad=True"
+    VALUE = "Use aot.autodiff.transport_value or transport_plan, or pass {}.detach()."
+    CLOUD = "Pass {}.detach(), or a matrix such as torch.cdist(x, z)**2 - reach**2 to aot.autodiff.transport_value."
+    JOINT = torch.tensor(X), torch.tensor(Z), CLASSES.clone().requires_grad_(), torch.ones(4, 2)
+    MESSAGES |= {
+        "a gradient": (solve(TRACKED), f"cost {LOST}. {VALUE.format('cost')}"),
+        "a gradient by the weights": (
+            solve(TRACKED.detach(), target_weights=WEIGHTS),
+            f"target_weights {LOST}. {VALUE.format('target_weights')}",
+        ),
+        "a gradient by points": (
+            lambda: aot.DistanceCost(torch.tensor(X), POINTS, 1.0),
+            f"z {LOST}. {CLOUD.format('z')}",
+        ),
+        "a gradient by classes": (lambda: aot.JointCost(*JOINT), f"p {LOST}. {CLOUD.format('p')}"),
+    }
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_message_tells_what_to_type(name):
+    call, message = MESSAGES[name]
+    with pytest.raises(aot.InvalidInput) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_the_calls_of_the_messages_work():
+    """What the messages tell a user to type."""
+    assert aot.solve(C, A, B).value == aot.solve(C).value
+    assert aot.solve(aot.DistanceCost(X, Z, reach=2.0)).mass > 0
+    assert aot.solve(C, solver=aot.Entropic(0.1)).converged
+    assert aot.solve(C, marginals=aot.FixedMass(0.5)).mass == pytest.approx(0.5)
+    assert aot.solve(C, marginals=aot.SoftKL(2.0), solver=aot.Entropic(0.1)).converged
+    assert aot.solve(C, marginals=aot.ChiSquareBall(0.2)).converged
+    assert len(aot.match_frames(FRAMES)) == 2
+    with pytest.raises(IndexError):  # as of any sequence, which is what ends a loop over one
+        aot.solve(BATCH)[3]
+    assert len([*aot.solve(BATCH)]) == 3
+
+
+def test_padding_a_ragged_frame_changes_nothing():
+    """A frame padded with +inf and weights of 0 has the plan of the frame."""
+    padded = np.full((2, 3, 4), np.inf)
+    weights = np.zeros((2, 3)), np.zeros((2, 4))
+    frames = [C, -C.T[:, :1]]
+    for b, frame in enumerate(frames):
+        n, m = frame.shape
+        padded[b, :n, :m], weights[0][b, :n], weights[1][b, :m] = frame, 1 / n, 1 / m
+    batch = aot.solve(padded, *weights)
+    for b, frame in enumerate(frames):
+        n, m = frame.shape
+        np.testing.assert_allclose(batch.plan[b, :n, :m], aot.solve(frame).plan, atol=1e-12)
+
+
+def test_nobody_misses_a_gradient_that_is_off():
+    torch = pytest.importorskip("torch")
+    cost = torch.tensor(C, requires_grad=True)
+    with torch.no_grad():
+        assert aot.solve(cost).value == aot.solve(C).value
+    assert aot.autodiff.transport_value(cost).requires_grad
+
+
+NOTHING = [
+    "  note      nothing moves: no cost is negative. Subtract a limit (cost - limit), use",
+    "            aot.DistanceCost(x, z, reach), or move everything with marginals=aot.Equal()",
+]
+SPLIT = [
+    "  note      sources weigh 0.5 and targets 0.333, so points are split; for one-to-one pairs,",
+    "            use aot.match(cost=cost, limit=0)",
+]
+FAR = ["  note      nothing moves: no two points are closer than reach=0.5; choose a larger one"]
+POSITIVE = np.abs(C)
+PAYS = -POSITIVE
+
+
+@pytest.mark.parametrize(
+    ("solution", "notes"),
+    [
+        (solve(POSITIVE), NOTHING),
+        (solve(np.abs(BATCH)), NOTHING),
+        (solve(np.full((2, 3), np.inf)), NOTHING),
+        (solve(aot.DistanceCost(X, Z + 1, reach=0.5)), FAR),
+        (solve(PAYS), SPLIT),
+        (solve(POSITIVE, marginals=aot.Equal()), []),
+        (solve(POSITIVE, marginals=aot.FixedMass(0.0)), []),
+        (solve(POSITIVE, solver=aot.Entropic(0.1)), []),
+        (solve(POSITIVE, [0.0, 1.0]), []),  # a negative cost may be that of a point without weight
+        (solve(np.empty((0, 3))), []),
+        (solve(PAYS[:, :2]), []),  # as many sources as targets
+        (solve([[-1.0, 2.0, 3.0], [4.0, -5.0, 6.0]]), []),  # pairs already
+        (solve(PAYS, np.ones(2), np.ones(3)), []),  # what the match would be
+        (solve(PAYS, [0.75, 0.25]), []),
+        (solve(PAYS, marginals=aot.Equal()), []),
+        (solve(PAYS, solver=aot.Entropic(0.1)), []),
+        (solve(aot.DistanceCost(X, Z, reach=9.0)), []),
+        (solve(-np.ones((60, 61))), []),  # nobody reads so many pairs
+        (solve(-np.ones((2, 5))), []),  # far from square
+    ],
+)
+def test_notes_below_a_printed_solution(solution, notes):
+    lines = str(solution()).splitlines()
+    start = next((k for k, line in enumerate(lines) if line.startswith("  note")), len(lines))
+    assert lines[start:] == notes
+
+
+def test_what_the_notes_tell_to_type():
+    assert aot.solve(POSITIVE - 3.0).mass > 0
+    assert aot.solve(POSITIVE, marginals=aot.Equal()).mass == pytest.approx(1.0)
+    matching = aot.match(cost=PAYS, limit=0)
+    assert len(matching) == 2
+    assert matching.score == pytest.approx(-aot.solve(PAYS, np.ones(2), np.ones(3)).value)
+
+
+COMMAS = "must have commas between its cells; got {}. Put a comma between two cells, and a point before decimals."
+CELL = "must hold numbers only; got {}. Fill it in, or remove the column: names of rows and labels are not read here."
+
+# The name of a file, its content, the command that reads it, and the message.
+FILES = [
+    ("semicolons.csv", "1;2\n3;4\n", "solve {}", COMMAS.format("semicolons in line 1")),
+    ("decimals.csv", "1,5;2\n3;4\n", "solve {}", COMMAS.format("semicolons in line 1")),
+    ("headed.csv", "a;b\n3;4\n", "solve {}", COMMAS.format("semicolons in line 1")),
+    ("tabs.csv", "1\t2\n3\t4\n", "solve {}", COMMAS.format("tabs in line 1")),
+    ("spaces.csv", "1 2\n3 4\n", "solve {}", COMMAS.format("spaces in line 1")),
+    ("rows.csv", "id,a,b\nx1,1,2\n", "solve {}", CELL.format("'x1' in line 2, column 'id'")),
+    ("pandas.csv", ",a,b\nx1,1,2\n", "solve {}", CELL.format("'x1' in line 2, column 1")),
+    ("labels.csv", "1,2,cat\n3,4,dog\n", "solve {}", CELL.format("'cat' in line 1, column 3")),
+    ("hole.csv", "a,b\n1,\n", "solve {}", CELL.format("nothing in line 2, column 'b'")),
+    ("features.csv", "a;b;y\n1;2,5;cat\n", "adapt {} {}", COMMAS.format("semicolons in line 1")),
+    ("pairs.csv", "a;b;score\nx;y;1\n", "match {}", COMMAS.format("semicolons in line 1")),
+]
+KINDS = {"solve {}": "cost file", "adapt {} {}": "source file", "match {}": "pairs file"}
+
+
+@pytest.mark.parametrize(("file", "content", "command", "message"), FILES)
+def test_file_with_other_separators_or_labels(capsys, tmp_path, file, content, command, message):
+    path = tmp_path / file
+    path.write_text(content)
+    words = [str(path) if word == "{}" else word for word in command.split()]
+    refused(capsys, words, f"adaptive-ot: {KINDS[command]} '{path}' {message}\n", within=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (
+            "predict runs/a2w images",
+            "predict needs --output or -o. Type: adaptive-ot predict runs/a2w images -o OUTPUT",
+        ),
+        ("predict", "predict needs RUN. Type: adaptive-ot predict RUN"),
+        ("solve", "solve needs COST. Type: adaptive-ot solve COST"),
+        ("adapt a.npz", "adapt needs TARGET. Type: adaptive-ot adapt a.npz TARGET"),
+        ("train --dataset digits", "train needs --root. Type: adaptive-ot train --dataset digits --root ROOT"),
+        ("solve a.npy --epsilon 0", "--epsilon must be positive; got 0.0. Omit it to solve without entropy."),
+        ("adapt a b --epsilon 0", "--epsilon must be positive; got 0.0. Write --exact to solve without entropy."),
+        (
+            "solve a.npy --epsilon",
+            'Command "solve" parameter --epsilon requires an argument. Try: adaptive-ot --help',
+        ),
+    ],
+)
+def test_command_line_tells_what_to_type(capsys, command, message):
+    refused(capsys, command.split(), f"adaptive-ot: {message}\n", within=None)
+
+
+def test_command_line_tells_why_nothing_moves(capsys, tmp_path):
+    np.save(tmp_path / "cost.npy", POSITIVE)
+    assert main(["solve", str(tmp_path / "cost.npy")]) == 0
+    note = "nothing moves: no cost is negative; subtract a limit, give points with a larger --reach, or write --equal"
+    assert f"  note        {note}\n" in capsys.readouterr().out
+    assert main(["solve", str(tmp_path / "cost.npy"), "--equal"]) == 0
+    assert "note" not in capsys.readouterr().out
