@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 import adaptive_ot as aot
-from adaptive_ot import plot
+from adaptive_ot import _partners, plot
+from adaptive_ot.plot.canvas import GREY, SIDE_COLOURS, colours, legend, new_figure, panels
 from adaptive_ot.workbench.cli.digits import Digits, shifted_digits
 from adaptive_ot.workbench.cli.samples import TOY_COST, moons_with_outliers
 
@@ -115,6 +116,74 @@ def comparison() -> Any:
     return plot.comparison(methods, tasks, accuracies)
 
 
+def choose_reach() -> Any:
+    """The matches at the estimated reach, and the gap that it lies in."""
+    clouds = moons_with_outliers(size=500)
+    cost = aot.DistanceCost(clouds.x, clouds.z)
+    left, right = panels(new_figure((12, 4.5)), 1, 2)[0]
+    plot.transport(aot.solve(cost), ax=left)
+    squares = cost.block(0, len(clouds.x)) + cost.reach**2
+    logs, gap = np.log(squares), _partners.find_gap(squares)
+    assert gap is not None
+    near = np.exp(np.concatenate([_partners.mean_of_least(side, 5) for side in (logs, logs.T)]) / 2)
+    outlier = np.concatenate([clouds.source_outlier, clouds.target_outlier])
+    bins = np.geomspace(near.min(), near.max(), 40)
+    _, _, bars = right.hist([near[~outlier], near[outlier]], bins, stacked=True, color=SIDE_COLOURS)
+    for bar, name in zip(bars, ("inliers", "outliers"), strict=True):
+        bar.set_label(name)
+    shade = right.axvspan(gap.low**0.5, gap.high**0.5, color=GREY, alpha=0.25, label="gap", zorder=0)
+    line = right.axvline(cost.reach, color=colours().text, label=f"reach {cost.reach:.2f}")
+    right.set(xscale="log", xlabel="distance to the five nearest partners", ylabel="points")
+    legend(right, [*bars, shade, line])
+    return right.figure
+
+
+def choose_epsilon() -> Any:
+    """Mass over epsilon: where pairs pay, and where none pays."""
+    x, z = np.random.default_rng(0).normal(size=(2, 60, 2))
+    costs = {
+        "some pairs pay": aot.DistanceCost(x, z, reach=1.0),
+        "no pair pays": np.random.default_rng(0).random((30, 30)),
+    }
+    (ax,) = panels(new_figure((8, 4.5)), 1, 1)[0]
+    sizes, handles = np.geomspace(1e-3, 100, 41), []
+    for (name, cost), colour in zip(costs.items(), SIDE_COLOURS, strict=True):
+        masses = [aot.solve(cost, solver=aot.Entropic(size)).mass for size in sizes]
+        handles += ax.plot(sizes, masses, color=colour, label=name)
+        exact = {"color": colour, "linestyle": ":", "label": "exact"}
+        handles.append(ax.axhline(aot.solve(cost).mass, **exact))
+        chosen = aot.solve(cost, solver=aot.Entropic())
+        point = {"color": colour, "marker": "o", "linestyle": "none", "label": f"default: {chosen.epsilon:.2g}"}
+        handles += ax.plot([chosen.epsilon], [chosen.mass], **point)
+    ax.set(xscale="log", xlabel="epsilon", ylabel="mass moved", ylim=(-0.03, 1.03))
+    legend(ax, handles, ncols=2, loc="center left")
+    return ax.figure
+
+
+def choose_kappa() -> Any:
+    """Accuracy on digits over the weight of distances against that of classes."""
+    values = (0.06, 0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+    found = np.array([[accuracy(seed, adapted(seed, kappa=value)) for seed in range(3)] for value in values])
+    curve = plot.Curve("kappa", values, found.mean(axis=1), found.std(axis=1, ddof=1), 0.5)
+    return plot.sensitivity(
+        [curve], baseline=("source only", float(np.mean([accuracy(k, source_only(k)) for k in range(3)])))
+    )
+
+
+def choose_mass() -> Any:
+    """The price of mass with outliers and without."""
+    left, right = panels(new_figure((12, 4.5)), 1, 2)[0]
+    clouds = moons_with_outliers(size=500)
+    x, z = np.random.default_rng(0).normal(size=(2, 500, 2))
+    for ax, name, cost in (
+        (left, "a fifth are outliers", aot.DistanceCost(clouds.x, clouds.z, reach=0.3)),
+        (right, "no outliers", aot.DistanceCost(x, z, reach=0.3)),
+    ):
+        plot.mass_path(aot.mass_path(cost), ax=ax)
+        ax.set_title(name)
+    return left.figure
+
+
 def moons_cost(share: float = 0.2) -> aot.DistanceCost:
     clouds = moons_with_outliers(share=share)
     return aot.DistanceCost(clouds.x, clouds.z, reach=0.3)
@@ -187,7 +256,7 @@ def trained(method: str) -> list[dict[str, Any]]:
 
 
 # The gallery shows these in both themes.
-ALSO_DARK = ("toy", "torus", "label_plan")
+ALSO_DARK = ("toy", "torus", "label_plan", "choose_reach")
 
 PICTURES: dict[str, Callable[[], Any]] = {
     draw.__name__: draw
@@ -204,6 +273,10 @@ PICTURES: dict[str, Callable[[], Any]] = {
         training,
         convergence,
         comparison,
+        choose_reach,
+        choose_epsilon,
+        choose_kappa,
+        choose_mass,
     )
 }
 

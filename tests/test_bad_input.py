@@ -184,7 +184,7 @@ def bad_points() -> Iterator[Case]:
         wrong = entries(POINTS[argument], NAN, INF, -INF, 1e200) | {"a vector": [1.0, 2.0]}
         yield from refused(aot.DistanceCost, argument, NOT_NUMBERS | wrong, **POINTS)
     yield from refused(aot.DistanceCost, "z", {"of another dimension": np.ones((4, 3))}, **POINTS)
-    yield from refused(aot.DistanceCost, "reach", NOT_A_NUMBER | {"of infinite square": 1e200}, **POINTS)
+    yield from refused(aot.DistanceCost, "reach", without_none(NOT_A_NUMBER) | {"of infinite square": 1e200}, **POINTS)
     for argument in JOINT:
         wrong = {name: NOT_NUMBERS[name] for name in FEW_NOT_NUMBERS} | entries(JOINT[argument], NAN, INF, 1e200)
         yield from refused(aot.JointCost, argument, wrong, **JOINT)

@@ -85,6 +85,26 @@ def test_solve_another_model(here, capsys, options, title, marginals, solver):
     assert ("for the last unit of mass" in printed) == isinstance(marginals, aot.FixedMass)
 
 
+def test_the_reach_may_be_omitted(here, capsys):
+    """It is estimated as in Python, and people and programs are told."""
+    clean, z = np.load("x.npy"), np.load("z.npy")
+    for x, said in (
+        (clean, "none of 80 points stands out"),
+        (np.append(clean[:30], clean[30:] + 9, axis=0), "have no near partner"),
+    ):
+        np.save("x.npy", x)
+        cost = aot.DistanceCost(x, z)
+        shown = solved(capsys, "x.npy", "z.npy")
+        assert (shown["reach"], shown["epsilon"]) == (cost.reach, None)
+        assert shown["value"] == aot.solve(cost).value
+        assert said in shown["reach_estimated"]
+        assert main(["solve", "x.npy", "z.npy"]) == 0
+        assert f"reach       {cost.estimated['reach']}" in capsys.readouterr().out
+    assert solved(capsys, "x.npy", "z.npy", "--reach", "2", "--epsilon", "0.5")["reach_estimated"] is None
+    assert main(["solve", "x.npy", "z.npy", "--reach", "2", "--epsilon", "0.5"]) == 0
+    assert "epsilon     0.5" in capsys.readouterr().out
+
+
 def test_path(here, capsys):
     """The corners in a file, the picture, and the same numbers for people and programs."""
     arguments = ["path", "x.npy", "z.npy", "--reach", "0.3", "--output", "path.csv", "--plot", "path.png"]
@@ -102,7 +122,8 @@ def test_path(here, capsys):
     assert Path("path.png").read_bytes().startswith(b"\x89PNG")
     assert main(arguments) == 0
     printed = capsys.readouterr().out
-    assert f"mass {path.suggest().elbow:.12g}" in printed
+    elbow = path.suggest().elbow
+    assert ("elbow       none" if elbow is None else f"mass {elbow:.12g}, value") in printed
     assert main(["path", "x.npy", "z.npy"]) == 0  # prices are squared distances
     assert "Mass path of 40 sources to 40 targets" in capsys.readouterr().out
 

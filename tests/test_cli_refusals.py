@@ -87,7 +87,6 @@ BAD_ARGUMENTS = [
     ("solve folder.npy/cost.npy", "must exist"),
     (f"solve {'a' * 300}.npy", "File name too long"),
     ("solve cost.npy --reach 1", "--reach goes with two point files"),
-    ("solve x.npy z.npy", "--reach is needed with two point files"),
     ("solve x.npy z.npy --reach far", "--reach"),
     ("solve x.npy z.npy --reach -1", "reach must be a number from 0"),
     ("solve x.npy z.npy --reach nan", "reach must be a number from 0"),

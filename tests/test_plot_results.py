@@ -36,7 +36,7 @@ def test_mass_path():
     np.testing.assert_array_equal(outline.get_data().edges, path.mass)
     np.testing.assert_array_equal(filled.get_data().edges, [0.0, 0.5])  # prices below zero
     labelled = {line.get_label(): line.get_xdata()[0] for line in ax.lines if ":" in str(line.get_label())}
-    assert labelled == {"adaptive: mass 0.5": 0.5, "elbow: mass 0.5": 0.5}
+    assert labelled == {"adaptive: mass 0.5": 0.5}  # and no elbow: there are too few points to see one
 
 
 def test_mass_path_of_nothing():

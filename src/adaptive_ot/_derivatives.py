@@ -43,7 +43,7 @@ class Model(NamedTuple):
 
     @property
     def epsilon(self) -> float:
-        return self.solver.epsilon if isinstance(self.solver, Entropic) else 0.0
+        return self.solver.strength if isinstance(self.solver, Entropic) else 0.0
 
     @property
     def softness(self) -> float:

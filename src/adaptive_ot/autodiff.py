@@ -13,10 +13,13 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from adaptive_ot import _validation as check
+from adaptive_ot.batch import ProblemBatch
 from adaptive_ot.entropic.solver import Entropic
+from adaptive_ot.entropic.strength import with_strength
 from adaptive_ot.errors import InvalidInput, MissingDependency
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import Marginals
+from adaptive_ot.problem import Problem
 from adaptive_ot.solve import solve
 
 try:
@@ -64,7 +67,7 @@ def transport_value(
     marginals
         What the marginals must satisfy, `AtMost()` by default.
     solver
-        `Exact()`, the default, or `Entropic(epsilon)`.
+        `Exact()`, the default, or `Entropic()`, whose epsilon may be given; otherwise it is chosen, and taken as given.
 
     Examples
     --------
@@ -76,7 +79,8 @@ def transport_value(
     (-1.5, [[0.5, 0.0], [0.0, 0.0]])
     """
     model = Model.of(marginals, Exact() if solver is None else solver)
-    return _Solved.apply(*_tensors(cost, source_weights, target_weights), model)[0].to(cost.dtype)
+    inputs = _tensors(cost, source_weights, target_weights)
+    return _Solved.apply(*inputs, _with_strength(model, inputs))[0].to(cost.dtype)
 
 
 @_uncompiled
@@ -111,6 +115,7 @@ def transport_plan(
             solver,
             "Use Entropic(epsilon), transport_value, or detach the cost.",
         )
+    model = _with_strength(model, inputs)
     plan = _Solved.apply(*inputs, model)[1].to(cost.dtype)
     if differentiated:
         model.has_dummies(*inputs[1:])  # refuses a batch that could not be differentiated
@@ -131,6 +136,15 @@ def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> Triple:
 
     n, m = cost.shape[-2:]
     return cost.double(), side("source_weights", source_weights, n), side("target_weights", target_weights, m)
+
+
+def _with_strength(model: Model, inputs: Triple) -> Model:
+    """The model with the epsilon that `solve` would choose: its derivatives need the number."""
+    if not isinstance(model.solver, Entropic) or model.solver.epsilon is not None:
+        return model
+    cost, mu, nu = (part.detach() for part in inputs)
+    kind = ProblemBatch if cost.ndim == 3 else Problem
+    return model._replace(solver=with_strength(model.solver, kind.build(cost, mu, nu, model.marginals)))
 
 
 class _Solved(Function):

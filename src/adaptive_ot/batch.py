@@ -158,14 +158,14 @@ class SolutionBatch(Found, Sequence[Solution]):
     iterations = presented("iterations")
 
     @classmethod
-    def of(cls, problems: ProblemBatch, solutions: Sequence[Solution]) -> SolutionBatch:
+    def of(cls, problems: ProblemBatch, solutions: Sequence[Solution], epsilon: float | None = None) -> SolutionBatch:
         """From the solutions of the single problems."""
         plans, answers = np.empty(problems.cost.shape), empty_answers(*problems.cost.shape)
         for b, solution in enumerate(solutions):
             plans[b] = to_numpy(solution.transport.dense(plans.dtype))
             store(solution.answers, b, answers)
         share = max((solution.active_share for solution in solutions), default=0.0)
-        return cls(problems, DenseTransport(plans), answers, share)
+        return cls(problems, DenseTransport(plans), answers, share, epsilon)
 
     @property
     def problems(self) -> ProblemBatch:
@@ -192,7 +192,7 @@ class SolutionBatch(Found, Sequence[Solution]):
             return [self[b] for b in range(len(self))[index]]
         index = check.place(index, len(self))
         answers = Answers(*(answer[index] for answer in self.answers))
-        return Solution(self.problem[index], self.transport.one(index), answers, self.active_share)
+        return Solution(self.problem[index], self.transport.one(index), answers, self.active_share, self.epsilon)
 
     def __repr__(self) -> str:
         batch, n, m = self.problem.cost.shape
@@ -215,6 +215,7 @@ class SolutionBatch(Found, Sequence[Solution]):
                 f"  value     {_range(value)}   (certified gap at most {gap.max():.2g})",
                 f"  mass      {_range(mass)}",
                 f"  active    {active[0]} of the sources, {active[1]} of the targets",
+                *self._chosen_lines(),
                 *meant.nothing_moves(self),
             ]
         )

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
+from adaptive_ot._partners import estimated_reach
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -44,10 +46,15 @@ class Cost(ABC):
     shape: tuple[int, int]
     kind: ArrayKind
     least = -math.inf  # a lower bound on all costs, unaffected by rounding
+    estimated: Mapping[str, str] = MappingProxyType({})  # the numbers that were estimated, in words, by name
 
     @abstractmethod
     def block(self, start: int, stop: int) -> np.ndarray:
         """Rows start:stop as a dense array, +inf where a pair is forbidden."""
+
+    @abstractmethod
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """The costs of all pairs of these rows and columns, +inf where a pair is forbidden."""
 
     @abstractmethod
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -110,6 +117,9 @@ class ArrayCost(Cost):
     def block(self, start: int, stop: int) -> np.ndarray:
         return to_numpy(self.array[start:stop])
 
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return to_numpy(self.array[rows.tolist()][:, columns.tolist()]).astype(np.float64)
+
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         return to_numpy(self.array[rows, columns]).astype(np.float64)
 
@@ -146,10 +156,10 @@ class SparseCost(Cost):
         return rows, columns, pairs.data[lower]
 
     def block(self, start: int, stop: int) -> np.ndarray:
-        part = self.matrix[start:stop].tocoo()
-        dense = np.full(part.shape, np.inf)
-        dense[part.coords] = part.data
-        return dense
+        return _filled(self.matrix[start:stop])
+
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        return _filled(self.matrix[rows][:, columns])
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         stored = self.matrix.tocoo()
@@ -228,6 +238,11 @@ class PointCost(Cost):
             costs += self.distance_weight * cdist(self.x[start:stop], self.z, "sqeuclidean")
         return costs
 
+    def part(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        x, z, p, q = self.arrays
+        chosen, wanted = rows.tolist(), columns.tolist()
+        return self._with(x[chosen], z[wanted], p[chosen], q[wanted]).block(0, len(rows))
+
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         costs = self.distance_weight * squared_distances(self.x, self.z, rows, columns) - self.offset
         for part in _parts(len(rows), self.classes):
@@ -266,7 +281,9 @@ class DistanceCost(PointCost):
     x, z
         Source and target points, one per row. The cost matrix is never formed.
     reach
-        The distance beyond which a match no longer pays off.
+        The distance beyond which a match no longer pays off. By default it is estimated from the points: it lies in the
+        gap between points with and without a near partner; without such a gap, nearly everything may match. `reach`
+        holds it, and `estimate` says what it was estimated from. See docs/numbers.md.
 
     Examples
     --------
@@ -274,11 +291,17 @@ class DistanceCost(PointCost):
     >>> solution = aot.solve(aot.DistanceCost([[0.0], [9.0]], [[1.0], [5.0]], reach=2.0))
     >>> solution.mass, solution.value
     (0.5, -1.5)
+    >>> import numpy as np
+    >>> x, z = np.random.default_rng(0).normal(size=(2, 100, 3))
+    >>> x[:20] += 50  # outliers
+    >>> aot.DistanceCost(x, z)
+    DistanceCost(100 x 100 points in R^3, reach=9.901, estimated: 10 % of 200 points have no near partner)
     """
 
-    def __init__(self, x: Any, z: Any, reach: float) -> None:
+    def __init__(self, x: Any, z: Any, reach: float | None = None) -> None:
         kind, source, target = _point_pair(x, z)
-        reach = check.number("reach", reach, minimum=0.0)
+        self.estimate = estimated_reach(source, target) if reach is None else None
+        reach = self.estimate.reach if self.estimate else check.number("reach", reach, minimum=0.0)
         super().__init__(
             kind,
             source,
@@ -290,9 +313,12 @@ class DistanceCost(PointCost):
             offset=reach**2,
         )
         self.reach = reach
+        if self.estimate:
+            self.estimated = {"reach": f"{reach:.4g}, {self.estimate}"}
 
     def __repr__(self) -> str:
-        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.dimension}, reach={self.reach:g})"
+        reach = self.estimated.get("reach", f"{self.reach:g}")
+        return f"DistanceCost({self.shape[0]} x {self.shape[1]} points in R^{self.dimension}, reach={reach})"
 
 
 class JointCost(PointCost):
@@ -364,6 +390,14 @@ def as_cost(cost: Any) -> Cost:
     if is_sparse(cost):
         return SparseCost(cost)
     return ArrayCost(cost)
+
+
+def _filled(matrix: Any) -> np.ndarray:
+    """A dense array of a sparse matrix, +inf where nothing is stored."""
+    part = matrix.tocoo()
+    dense = np.full(part.shape, np.inf)
+    dense[part.coords] = part.data
+    return dense
 
 
 def squared_distances(x: np.ndarray, z: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:

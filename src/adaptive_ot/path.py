@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot import _html
 from adaptive_ot import _validation as check
+from adaptive_ot._partners import find_gap, most_points, sample
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import is_batch
 from adaptive_ot.errors import Infeasible, InvalidInput
@@ -27,11 +29,12 @@ class Suggestion(NamedTuple):
     """Masses worth a look.
 
     `adaptive` is the mass that adaptive transport moves with the unchanged cost: everything that pays off. `elbow` is
-    where the price of mass turns upwards: farthest below the straight line from the first price to the last.
+    the mass up to the price that lies between the costs of points with a near partner and those of points without; None
+    if there is no such gap. It does not depend on where the cost is zero.
     """
 
     adaptive: float
-    elbow: float
+    elbow: float | None
 
 
 def mass_path(
@@ -66,7 +69,7 @@ def mass_path(
     >>> path.mass_at(price=0.0)
     0.5
     >>> path.suggest()
-    Suggestion(adaptive=0.5, elbow=0.5)
+    Suggestion(adaptive=0.5, elbow=None)
     """
     # Numba takes half a second to import; only a solve should pay for it.
     from adaptive_ot.exact.columns import pricing_for
@@ -173,11 +176,18 @@ class MassPath:
 
     def suggest(self) -> Suggestion:
         """Which mass to choose: see `Suggestion`."""
-        if self.price.size == 0:
-            return Suggestion(0.0, 0.0)
-        rise = self.price - self.price[0]
-        below_line = self.mass[1:] / self.most_mass - rise / max(rise[-1], np.finfo(float).tiny)
-        return Suggestion(self.mass_at(0.0), float(self.mass[1 + np.argmax(below_line)]))
+        return Suggestion(self.mass_at(0.0), self._elbow)
+
+    @cached_property
+    def _elbow(self) -> float | None:
+        cost, weights = self.problem.cost, (self.problem.source_weights, self.problem.target_weights)
+        able = [np.flatnonzero(side > 0) for side in weights]
+        most = min(able[0].size, able[1].size, most_points(getattr(cost, "dimension", 1)))
+        costs = cost.part(*(side[sample(side.size, most)] for side in able))
+        least = cost.least if cost.least > -np.inf else costs.min(initial=np.inf)
+        gap = find_gap(costs - least) if np.isfinite(least) else None
+        mass = self.mass_at(least + gap.middle) if gap else 0.0
+        return mass if 0 < mass < self.most_mass else None
 
     def _mass_at(self, prices: np.ndarray) -> np.ndarray:
         return self.mass[np.searchsorted(self.price, prices, side="left")]
@@ -205,10 +215,16 @@ class MassPath:
         adaptive, elbow = self.suggest()
         lines = [f"Mass path, {n} x {m}", f"  mass      0 to {self.most_mass:.12g} in {self.price.size} pieces"]
         if self.price.size:
+
+            def at(mass: float | None) -> str:
+                return (
+                    "none" if mass is None else f"mass {mass:.6g}, value {np.interp(mass, self.mass, self.value):.6g}"
+                )
+
             lines += [
                 f"  price     {self.price[0]:.6g} to {self.price[-1]:.6g} a unit",
-                f"  adaptive  mass {adaptive:.6g}, value {np.interp(adaptive, self.mass, self.value):.6g}",
-                f"  elbow     mass {elbow:.6g}, value {np.interp(elbow, self.mass, self.value):.6g}",
+                f"  adaptive  {at(adaptive)}",
+                f"  elbow     {at(elbow)}",
             ]
         return "\n".join(lines)
 

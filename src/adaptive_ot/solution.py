@@ -201,6 +201,7 @@ class Found:
     transport: Any
     answers: Answers
     active_share: float
+    epsilon: float | None = None
 
     source_marginal = presented("source_marginal")
     target_marginal = presented("target_marginal")
@@ -245,6 +246,13 @@ class Found:
     def converged(self) -> Any:
         return self.answers.status < FIRST_FAILURE
 
+    def _chosen_lines(self) -> list[str]:
+        """Lines on the numbers that were estimated, and on the strength of the entropy."""
+        chosen = dict(getattr(self.problem.cost, "estimated", {}))
+        if self.epsilon is not None:
+            chosen["epsilon"] = f"{self.epsilon:.6g}"
+        return [f"  {name:8}  {text}" for name, text in chosen.items()]
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution(Found):
@@ -285,6 +293,8 @@ class Solution(Found):
         exactly, the tolerance.
     status, iterations
         How the solver ended, and the number of steps: simplex pivots, or passes over all pairs or a kernel.
+    epsilon
+        The strength of the entropy, given or chosen; None for an exact solution.
     converged
         Whether the solver met its tolerance; a tensor on the GPU if `solve` did not wait for it (see `Entropic`).
 
@@ -336,6 +346,7 @@ class Solution(Found):
         target_potential: np.ndarray | None = None,
         price: float | None = None,
         active_share: float = 0.0,
+        epsilon: float | None = None,
     ) -> Solution:
         """The solution with this plan, judged by the bound of its potentials; every engine ends here.
 
@@ -360,7 +371,7 @@ class Solution(Found):
             source_potential=source_potential,
             target_potential=bound.target_potential if target_potential is None else target_potential,
         )
-        return cls(problem, transport, answers, active_share)
+        return cls(problem, transport, answers, active_share, epsilon)
 
     @cached_property
     def support(self) -> Support:
@@ -506,6 +517,7 @@ class Solution(Found):
                 f"  value     {self.value:.12g}   (certified gap {self.gap:.2g}{_excess(self)})",
                 f"  mass      {self.mass:.12g}{_of_at_most(self)}",
                 f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
+                *self._chosen_lines(),
                 f"  steps     {self.iterations}",
                 *meant.notes(self),
             ]

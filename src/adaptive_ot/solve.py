@@ -78,7 +78,7 @@ def solve(
         The constraints on the marginals, `AtMost()` by default. A pair of `AtMost`, `Equal` and `SoftKL` has one rule
         for the sources and one for the targets: ``(AtMost(), Equal())`` serves every target in full.
     solver
-        `Exact()`, the default, or `Entropic(epsilon)`.
+        `Exact()`, the default, or `Entropic()`, whose epsilon may be given.
     progress
         Called with a `Progress` several times a second during long solves.
     raise_if_not_converged

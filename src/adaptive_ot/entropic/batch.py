@@ -14,6 +14,7 @@ from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.entropic.dual import Movable
 from adaptive_ot.entropic.solver import ACTIVE_SHARE, Entropic, has_triton, solve_entropic
+from adaptive_ot.entropic.strength import with_strength
 from adaptive_ot.errors import Infeasible
 from adaptive_ot.marginals import AtMost, Marginals
 from adaptive_ot.solution import STATUSES, Answers, DenseTransport, Solution, Status
@@ -28,7 +29,8 @@ LARGEST_ON_GPU = 128
 def solve_entropic_batch(
     problems: ProblemBatch, solver: Entropic, report: Callable[[Progress], None], movable: Movable
 ) -> SolutionBatch:
-    """Solve every problem as if it were alone."""
+    """Solve every problem as if it were alone; those without an epsilon share one."""
+    solver = with_strength(solver, problems)
     all_weigh = all(bool((side.sum(axis=1) > 0).all()) for side in (problems.source_weights, problems.target_weights))
     if all_weigh and fits_one_program(problems.cost, problems.marginals):
         return solve_on_gpu(problems, solver)
@@ -57,7 +59,7 @@ def solve_entropic_batch(
         done = [solution for solution in solutions[:stop] if solution is not None]
         passes, gap = sum(one.iterations for one in done), max(one.gap for one in done)
         report(Progress("batch", 1, stop / batch, passes, 0, gap))
-    return SolutionBatch.of(problems, [solution for solution in solutions if solution is not None])
+    return SolutionBatch.of(problems, [solution for solution in solutions if solution is not None], solver.strength)
 
 
 def fits_one_program(cost: Any, marginals: Marginals) -> bool:
@@ -80,7 +82,7 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
         weights = torch.from_numpy(np.concatenate(weights, axis=1)).to(problems.cost.device)
     else:
         weights = torch.cat(weights, dim=1)
-    settings = solver.entropy, solver.epsilon, solver.tolerance, solver.max_iterations
+    settings = solver.entropy, solver.strength, solver.tolerance, solver.max_iterations
     plans, found = solve_batch(problems.cost, weights, *settings)
     sides = found[:, len(NUMBERS) :].split([n, m, n, m], dim=1)  # stay on the device
     rows: Any = found[:, : len(NUMBERS)].T
@@ -95,4 +97,4 @@ def solve_on_gpu(problems: ProblemBatch, solver: Entropic) -> SolutionBatch:
         status=xp.where(error <= solver.tolerance, converged, xp.where(stalled > 0, imprecise, limited)),
         **dict(zip(Answers._fields[-4:], sides, strict=True)),
     )
-    return SolutionBatch(problems, DenseTransport(plans), answers, ACTIVE_SHARE)
+    return SolutionBatch(problems, DenseTransport(plans), answers, ACTIVE_SHARE, solver.strength)

@@ -100,13 +100,13 @@ def dual_without_dummies(problem: Problem, mu: np.ndarray, nu: np.ndarray, amoun
     source, target = sides = problem.marginals.sides
     constant, tilt = 0.0, 0.0
     for side, weights, total in zip(sides, (mu, nu), totals, strict=True):  # the divergence of what takes no part
-        constant += (total - weights.sum()) * (side.tau / solver.epsilon) if side.soft else 0.0
+        constant += (total - weights.sum()) * (side.tau / solver.strength) if side.soft else 0.0
     if source.soft and source == target:
         # Both sides move the same mass, so their weights may be scaled to the same total: this only shifts potentials.
         roots = math.sqrt(mu.sum()), math.sqrt(nu.sum())
         total, apart = roots[0] * roots[1], (mu.sum() - nu.sum()) / sum(roots)
         tilt = 0.5 * source.tau * math.log(mu.sum() / nu.sum())
-        constant += apart**2 * (source.tau / solver.epsilon)
+        constant += apart**2 * (source.tau / solver.strength)
         mu, nu = mu * (total / mu.sum()), nu * (total / nu.sum())
     if solver.entropy == "counting":
         row_total, references = log_weights(mu), [np.where(side > 0, 0.0, NOTHING) for side in (mu, nu)]

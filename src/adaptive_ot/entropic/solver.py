@@ -16,6 +16,8 @@ from adaptive_ot._progress import Progress
 from adaptive_ot.entropic.dense import DenseSoftmin
 from adaptive_ot.entropic.dual import FAR, Movable, dual_of, first_size, potentials_of, task_of
 from adaptive_ot.entropic.oracle import RowRule, RowUpdate, Softmin
+from adaptive_ot.entropic.strength import with_strength
+from adaptive_ot.errors import InvalidInput
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import DenseTransport, ListedTransport, Solution, Status, Support, Transport
 
@@ -46,7 +48,10 @@ class Entropic:
     Parameters
     ----------
     epsilon
-        Strength of the entropy, in units of the cost. The plan tends to an exact one as `epsilon` goes to zero.
+        Strength of the entropy, in units of the cost. The plan tends to an exact one as `epsilon` goes to zero. By
+        default it is a twentieth of what the best partner of a point is typically worth: how much cheaper it is than a
+        typical partner, or than staying alone where the model allows that. All problems of a batch have the same.
+        `Solution.epsilon` says which; derivatives take it as given. See docs/numbers.md.
     entropy
         ``"augmented"`` (default): Sinkhorn's problem with one dummy source and one dummy target at zero cost, which
         take the mass that does not move. ``"product"``: epsilon KL(G | mu nu^T) under the constraints. ``"counting"``:
@@ -75,9 +80,11 @@ class Entropic:
     >>> solution = aot.solve([[-1.0, 2.0], [3.0, 4.0]], solver=aot.Entropic(epsilon=0.1))
     >>> round(solution.mass, 3), round(solution.value, 3), round(solution.gap, 3)
     (0.497, -0.497, 0.003)
+    >>> aot.solve([[-1.0, 2.0], [3.0, 4.0]], solver=aot.Entropic()).epsilon
+    0.05
     """
 
-    epsilon: float
+    epsilon: float | None = None
     entropy: Entropy = "augmented"
     tolerance: float = 1e-9
     max_iterations: int = 100_000
@@ -86,30 +93,40 @@ class Entropic:
 
     def __post_init__(self) -> None:
         check.choice("entropy", self.entropy, get_args(Entropy))
-        numbers = {
-            "epsilon": check.number("epsilon", self.epsilon, minimum=check.SMALLEST, remedy=WITHOUT_ENTROPY),
+        numbers: dict[str, Any] = {
             "tolerance": check.number("tolerance", self.tolerance, minimum=check.SMALLEST),
             "max_iterations": check.whole_number("max_iterations", self.max_iterations, minimum=1),
         }
         if self.compiled is not None:
             check.instance("compiled", self.compiled, bool)
         check.instance("wait", self.wait, bool)
+        if self.epsilon is not None:
+            numbers["epsilon"] = check.number("epsilon", self.epsilon, minimum=check.SMALLEST, remedy=WITHOUT_ENTROPY)
+        elif not self.wait:
+            rule = "is needed with wait=False: choosing one takes a look at the costs"
+            raise InvalidInput("epsilon", rule, None, "Give epsilon, or omit wait.")
         for name, number in numbers.items():  # stored as plain numbers, whatever type was passed
             object.__setattr__(self, name, number)
+
+    @property
+    def strength(self) -> float:
+        """The epsilon of a solver that has one; see `with_strength`."""
+        assert self.epsilon is not None
+        return self.epsilon
 
 
 def solve_entropic(
     problem: Problem, solver: Entropic, report: Callable[[Progress], None], movable: Movable
 ) -> Solution:
     """Maximise the dual, round the plan into the weights, and certify it."""
-    task = task_of(problem, movable)
+    solver, task = with_strength(solver, problem), task_of(problem, movable)
     if task.is_empty:
-        return nothing_to_move(problem)
+        return nothing_to_move(problem, solver)
     solver = strict_enough(problem, solver)
     dual = dual_of(problem, task, solver)
     softmin = softmin_for(problem.cost)
     ascent = ascend(problem, solver, softmin, dual, report)
-    return certify(problem, solver, softmin, dual.at(solver.epsilon), ascent)
+    return certify(problem, solver, softmin, dual.at(solver.strength), ascent)
 
 
 def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
@@ -120,7 +137,7 @@ def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
     prices = [side.tau for side in problem.marginals.sides if side.soft]
     if not prices:
         return solver
-    size = max(solver.epsilon, first_size(problem))
+    size = max(solver.strength, first_size(problem))
     strict = math.sqrt(2 * solver.tolerance) * math.sqrt(size / max(prices))
     return replace(solver, tolerance=max(check.SMALLEST, min(solver.tolerance, strict)))
 
@@ -133,7 +150,7 @@ def ascend(
     from adaptive_ot.entropic import ascent as _ascent
     from adaptive_ot.entropic import small
 
-    limits = solver.epsilon, first_size(problem), solver.tolerance, solver.max_iterations
+    limits = solver.strength, first_size(problem), solver.tolerance, solver.max_iterations
     is_small = isinstance(softmin, DenseSoftmin)
     if is_small and (small.worth_compiling() if solver.compiled is None else solver.compiled):
         return small.ascend(softmin.costs, dual, *limits)
@@ -151,7 +168,7 @@ def ascend(
 
 def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
     """The solution at the end of an ascent, with its gap to the exact problem."""
-    mu, nu, epsilon, marginals = problem.source_weights, problem.target_weights, solver.epsilon, problem.marginals
+    mu, nu, epsilon, marginals = problem.source_weights, problem.target_weights, solver.strength, problem.marginals
     cost = problem.cost
     f, g, price = potentials_of(problem, dual, ascent, epsilon)
     clipped = marginals.clipped(f)
@@ -189,6 +206,7 @@ def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, as
         target_potential=g,
         price=price,
         active_share=ACTIVE_SHARE,
+        epsilon=epsilon,
     )
 
 
@@ -206,7 +224,7 @@ def status_of(error: float, solver: Entropic, stalled: bool) -> Status:
     return Status.IMPRECISE if stalled else Status.ITERATION_LIMIT
 
 
-def nothing_to_move(problem: Problem) -> Solution:
+def nothing_to_move(problem: Problem, solver: Entropic) -> Solution:
     """The solution if one side has no weight, so that no mass can move."""
     mu, nu, marginals = problem.source_weights, problem.target_weights, problem.marginals
     rows, columns, none = np.zeros(mu.size), np.zeros(nu.size), np.zeros(0, np.int64)
@@ -227,6 +245,7 @@ def nothing_to_move(problem: Problem) -> Solution:
         iterations=0,
         target_potential=np.minimum(bound.target_potential, FAR),
         active_share=ACTIVE_SHARE,
+        epsilon=solver.strength,
     )
 
 

@@ -32,7 +32,7 @@ def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
     >>> from adaptive_ot import plot
     >>> ax = plot.mass_path(aot.mass_path([[-3.0, 1.0], [2.0, 4.0]]))
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
-    ['price of mass', 'adaptive: mass 0.5', 'elbow: mass 0.5']
+    ['price of mass', 'adaptive: mass 0.5']
     """
     check.instance("path", path, MassPath)
     ax = axes(ax)
@@ -49,6 +49,8 @@ def mass_path(path: MassPath, ax: Axes | None = None) -> Axes:
     ax.axhline(0.0, color=GREY, linewidth=0.8)
     styles = {"adaptive": (VERMILLION, "--"), "elbow": (GREEN, ":")}
     for name, mass in path.suggest()._asdict().items():
+        if mass is None:  # there is no elbow
+            continue
         colour, dashes = styles[name]
         label = f"{name}: mass {mass:.4g}"
         handles.append(ax.axvline(mass, color=colour, linestyle=dashes, linewidth=1.5, label=label))

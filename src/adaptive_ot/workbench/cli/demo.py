@@ -73,7 +73,8 @@ def _moons(draw: Draw) -> None:
     show.line("mass", f"{solution.mass:.6f} (certified gap {solution.gap:.2g}); the inliers weigh 0.8")
     draw(plot.transport(solution).figure, "moons.png")
     adaptive, elbow = path.suggest()
-    show.line("mass path", f"of all masses up to {path.most_mass:g}, {adaptive:.3f} pays; elbow {elbow:.3f}")
+    bend = "no elbow" if elbow is None else f"elbow {elbow:.3f}"
+    show.line("mass path", f"of all masses up to {path.most_mass:g}, {adaptive:.3f} pays; {bend}")
     draw(plot.mass_path(path).figure, "moons_path.png")
 
 

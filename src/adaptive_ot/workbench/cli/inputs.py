@@ -59,7 +59,7 @@ class ProblemOptions:
     ----------
     reach
         With two point files: the distance beyond which a match no longer pays off. The cost is |x - z|^2 - reach^2.
-        "path" can do without it; its prices are then squared distances.
+        If omitted, "solve" estimates it and says so; the prices of "path" are then squared distances.
     source_weights
         A weight for every source; by default 1/n each.
     target_weights
@@ -87,9 +87,6 @@ class ProblemOptions:
                 raise InvalidInput("--reach", "goes with two point files", "one file", remedy)
             return NamedCost(read_cost(cost))
         reach = default_reach if self.reach is None else self.reach
-        if reach is None:
-            remedy = "Give --reach, the distance beyond which a match no longer pays off."
-            raise InvalidInput("--reach", "is needed with two point files", "none", remedy)
         x = read_points("x", cost)
         z = _in_the_order_of(x.columns, read_points("z", targets))
         return NamedCost(DistanceCost(x.numbers, z.numbers, reach), x.columns, z.columns)

@@ -79,6 +79,10 @@ def _summary(path: MassPath, seconds: float, output: Path | None, plot: Path | N
     """The mass path as plain numbers and strings."""
     n, m = path.problem.cost.shape
     pieces = int(path.price.size)
+
+    def at(mass: float | None) -> dict[str, float] | None:
+        return None if mass is None else {"mass": mass, "value": path.value_at(mass)}
+
     return {
         "sources": n,
         "targets": m,
@@ -86,7 +90,7 @@ def _summary(path: MassPath, seconds: float, output: Path | None, plot: Path | N
         "pieces": pieces,
         "first_price": float(path.price[0]) if pieces else None,
         "last_price": float(path.price[-1]) if pieces else None,
-        **{name: {"mass": mass, "value": path.value_at(mass)} for name, mass in path.suggest()._asdict().items()},
+        **{name: at(mass) for name, mass in path.suggest()._asdict().items()},
         "seconds": seconds,
         "output": None if output is None else str(output),
         "plot": None if plot is None else str(plot),
@@ -103,7 +107,7 @@ def _show(of: dict[str, Any]) -> None:
             "mass": f"0 to {of['most_mass']:.12g} in {counted(of['pieces'], 'piece')}",
             "price": f"{of['first_price']:.6g} to {of['last_price']:.6g} a unit" if of["pieces"] else None,
             "adaptive": suggestion("adaptive", "all that pays"),
-            "elbow": suggestion("elbow", "where the price turns upwards"),
+            "elbow": suggestion("elbow", "what has a near partner") or "none",
             "effort": f"{of['seconds']:.2f} s",
             "output": of["output"],
             "plot": of["plot"],

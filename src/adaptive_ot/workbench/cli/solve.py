@@ -81,7 +81,7 @@ class SolveOptions(ModelOptions, ProblemOptions):
 
 
 def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = SolveOptions()) -> int:
-    """Solve a problem from a cost matrix, or from two point files and a reach.
+    """Solve a problem from a cost matrix, or from two point files.
 
     Adaptive transport, unless --equal, --mass, --tau or --rho asks for another model; see docs/choosing.md.
 
@@ -156,6 +156,9 @@ def _summary(solution: Solution, seconds: float, output: Path | None) -> dict[st
         "targets": m,
         "value": solution.value,
         "regularised_value": solution.regularised_value,
+        "reach": getattr(problem.cost, "reach", None),
+        "reach_estimated": problem.cost.estimated.get("reach"),
+        "epsilon": solution.epsilon,
         "gap": solution.gap,
         "mass": solution.mass,
         "most_mass": show.finite(problem.most_mass),
@@ -189,6 +192,8 @@ def _show(of: dict[str, Any]) -> None:
             "value": f"{of['value']:.12g} (certified gap {of['gap']:.2g}{off})",
             "mass": solved_mass(of["mass"], of["most_mass"]),
             "price": last_price(of["price"]) if of["price"] else None,
+            "reach": of["reach_estimated"],
+            "epsilon": None if of["epsilon"] is None else f"{of['epsilon']:.6g}",
             "active": show.active(of),
             "outliers": f"{sources_and_targets(of['outlier_sources'], of['outlier_targets'])} left alone",
             "clusters": f"{of['clusters']}; the largest: {sizes} points" if sizes else "none",
