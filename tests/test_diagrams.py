@@ -106,6 +106,10 @@ REFUSED = {
     ),
     "order of time": (lambda: aot.diagrams.distance([[1.0, 0.0]], []), "a must hold births"),
     "dead before": (lambda: aot.diagrams.distance([[-math.inf, -math.inf]], []), "a must hold births"),
+    "large": (
+        lambda: aot.diagrams.distance([[0.0, 1e200]], []),
+        "a must hold finite numbers up to 1e[+].*; got birth 0 and death 1e[+]200 at index 0",
+    ),
     "order": (lambda: aot.diagrams.distance([], [], 0.5), "order must be a number from 1"),
     "internal": (lambda: aot.diagrams.distance([], [], internal=0.5), "internal must be a number from 1"),
     "numbers of diagrams": (

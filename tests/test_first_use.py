@@ -103,8 +103,12 @@ def test_a_long_compilation_is_announced(monkeypatch, caplog):
 def test_short_compilations_and_those_of_others_are_not_announced(monkeypatch, caplog):
     monkeypatch.setattr(_jit, "SILENT_SECONDS", 3600.0)
     listener = _jit.Announcement()
-    listener.on_start(compiling(SimpleNamespace(py_func=test_machine_code_is_found_on_disk)))
-    assert not listener.timer.is_alive()
+    made_by_exec: dict[str, Any] = {}
+    exec("def function(): pass", made_by_exec)
+    made_by_exec["function"].__module__ = None  # as where the namespace has no name
+    for function in (test_machine_code_is_found_on_disk, made_by_exec["function"]):
+        listener.on_start(compiling(SimpleNamespace(py_func=function)))
+        assert not listener.timer.is_alive()
     listener.on_start(compiling(small._climb))
     assert listener.timer.is_alive()
     listener.on_end(compiling(small._climb))

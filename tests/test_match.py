@@ -475,6 +475,10 @@ REFUSED = {
     "fractions": (lambda: aot.match(pairs=([0.5], [0], [1.0])), r"pairs\[0\] must hold integers"),
     "outside": (lambda: aot.match(pairs=([0], [3], [1.0]), shape=(1, 3)), r"pairs\[1\] must be below 3"),
     "capacity": (lambda: aot.match(ONE, source_capacity=[-1]), "source_capacity must hold whole numbers from 0"),
+    "endless capacity": (
+        lambda: aot.match(ONE, source_capacity=1e30),
+        "source_capacity must hold whole numbers from 0",
+    ),
     "half": (lambda: aot.match(ONE, target_capacity=0.5), "target_capacity must hold whole numbers"),
     "capacities": (
         lambda: aot.match(ONE, target_capacity=[1, 2]),
@@ -492,6 +496,7 @@ REFUSED = {
     ),
     "only decoys": (lambda: aot.match(ONE).at_error_rate(0.1, decoys=[0]), "decoys must be some .*; got only decoys"),
     "decoys elsewhere": (lambda: aot.match(ONE).at_error_rate(0.1, decoys=[1]), "decoys must be a mask"),
+    "no frames": (lambda: aot.match_frames(ANY), "frames must be a list of matrices"),
     "frames": (lambda: aot.match_frames([ONE, [1.0]]), r"frames\[1\] must have two dimensions"),
 }
 

@@ -38,7 +38,7 @@ class Announcement(event.Listener):
 
     def on_start(self, event: Any) -> None:
         dispatcher = event.data["dispatcher"]
-        if self.dispatcher is None and dispatcher.py_func.__module__.startswith(__package__ or ""):
+        if self.dispatcher is None and (dispatcher.py_func.__module__ or "").startswith(__package__ or ""):
             self.dispatcher, self.started = dispatcher, time.perf_counter()
             self.timer = Timer(max(0.0, SILENT_SECONDS - self.seconds), self.announce)
             self.timer.daemon = True

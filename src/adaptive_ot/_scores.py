@@ -228,10 +228,9 @@ def capacities(name: str, given: Any, size: int) -> np.ndarray | None:
     if array.shape != (size,):
         rule = f"must be one number or have shape ({size},)"
         raise InvalidInput(name, rule, f"shape {array.shape}", "Give one capacity for each.")
-    whole = array.astype(np.int64) if np.isfinite(array).all() else np.full(size, -1)
-    bad = (whole < 0) | (whole != array)
+    bad = ~((array >= 0) & (array < 2**63) & (array == np.floor(array)))
     if bad.any():
         at = int(np.argmax(bad))
         given_here = f"{array[at]} at index {at}"
         raise InvalidInput(name, "must hold whole numbers from 0", given_here, "Use 0 to leave a point out.")
-    return None if (whole == 1).all() else whole
+    return None if (array == 1).all() else array.astype(np.int64)

@@ -99,12 +99,15 @@ def _diagram(name: str, given: Any) -> np.ndarray:
         )
     points = np.ascontiguousarray(array, np.float64)
     birth, death = points.T
-    wrong = ~((birth <= death) & (birth < math.inf) & (death > -math.inf))
-    wrong |= (np.abs(points) > check.LARGEST_SCORE).any(axis=1) & np.isfinite(points).all(axis=1)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        given_here = f"birth {birth[at]:g} and death {death[at]:g} at index {at}"
-        raise InvalidInput(name, "must hold births that are not after their deaths", given_here, "Correct it.")
+    in_order = (birth <= death) & (birth < math.inf) & (death > -math.inf)
+    too_large = (np.abs(points) > check.LARGEST_SCORE).any(axis=1) & np.isfinite(points).all(axis=1)
+    for wrong, rule, remedy in (
+        (~in_order, "must hold births that are not after their deaths", "Correct it."),
+        (too_large, f"must hold finite numbers up to {check.LARGEST_SCORE:g}", "Use smaller units."),
+    ):
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            raise InvalidInput(name, rule, f"birth {birth[at]:g} and death {death[at]:g} at index {at}", remedy)
     return points
 
 
@@ -115,24 +118,31 @@ def _optimal_pairs(x: np.ndarray, z: np.ndarray, order: float, internal: float) 
     from adaptive_ot.exact.matching import match_pairs_up_to
 
     kinds = [np.isinf(side) @ np.array([1, 2]) for side in (x, z)]  # 0: finite, 1: always there, 2: never dies, 3: both
-    pairs = []
-    for kind in (1, 2, 3):
-        of_x, of_z = (np.flatnonzero(of == kind) for of in kinds)
-        if of_x.size != of_z.size:
-            return None
-        coordinate = 1 if kind == 1 else 0
-        order_x, order_z = (np.argsort(side[of, coordinate], kind="stable") for side, of in ((x, of_x), (z, of_z)))
-        pairs.append(np.stack((of_x[order_x], of_z[order_z]), axis=1))
+    endless = _endless_pairs(x, z, *kinds) if kinds[0].any() or kinds[1].any() else np.empty((0, 2), np.int64)
+    if endless is None:
+        return None
     of_x, of_z = (np.flatnonzero(of == 0) for of in kinds)
     ones = np.ones(of_x.size, np.int64), np.ones(of_z.size, np.int64)
     matched = match_pairs_up_to(paying_pairs(x[of_x], z[of_z], order, internal), *ones)
-    rows, columns = of_x[matched.rows], of_z[matched.columns]
-    alone_x, alone_z = np.setdiff1d(of_x, rows), np.setdiff1d(of_z, columns)
-    pairs.append(np.stack((rows, columns), axis=1))
-    pairs.append(np.stack((alone_x, np.full(alone_x.size, DIAGONAL)), axis=1))
-    pairs.append(np.stack((np.full(alone_z.size, DIAGONAL), alone_z), axis=1))
-    together = np.concatenate(pairs).astype(np.int64)
-    return together[np.lexsort((together[:, 1], together[:, 0] % (len(x) + 1)))]  # the diagonal of a comes last
+    # A point that meets the diagonal keeps that partner unless it is matched below.
+    pairs = np.full((len(x) + len(z), 2), DIAGONAL)
+    pairs[: len(x), 0], pairs[len(x) :, 1] = np.arange(len(x)), np.arange(len(z))
+    rows, columns = np.append(of_x[matched.rows], endless[:, 0]), np.append(of_z[matched.columns], endless[:, 1])
+    pairs[rows, 1] = columns
+    return np.delete(pairs, len(x) + columns, axis=0)
+
+
+def _endless_pairs(x: np.ndarray, z: np.ndarray, of_x: np.ndarray, of_z: np.ndarray) -> np.ndarray | None:
+    """Points that never die or were always there, matched in the order of their finite coordinates, if they can be."""
+    pairs = []
+    for kind in (1, 2, 3):
+        rows, columns = np.flatnonzero(of_x == kind), np.flatnonzero(of_z == kind)
+        if rows.size != columns.size:
+            return None
+        coordinate = 1 if kind == 1 else 0
+        in_x, in_z = (np.argsort(side[of, coordinate], kind="stable") for side, of in ((x, rows), (z, columns)))
+        pairs.append(np.stack((rows[in_x], columns[in_z]), axis=1))
+    return np.concatenate(pairs)
 
 
 def _terms(x: Any, z: Any, pairs: np.ndarray, order: float, internal: float) -> Any:

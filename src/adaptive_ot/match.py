@@ -137,6 +137,9 @@ def match_frames(frames: Iterable[Any], *, limit: float | None = None) -> Matchi
     >>> batch[1].unmatched_source
     array([0])
     """
+    if not isinstance(frames, Iterable):
+        rule = "must be a list of matrices"
+        raise InvalidInput("frames", rule, check.describe(frames), "Give one for every problem.")
     problems, shapes = [], []
     for number, frame in enumerate(frames):
         values = dense_values(f"frames[{number}]", frame, 2)

@@ -4,7 +4,8 @@ This is the method of Jonker and Volgenant (1987), except that a row may also st
 columns (the potentials g <= 0) only fall, and only for paired columns, so the final pairs are optimal. First the rows
 bid for columns as in an auction; the rows left waiting are then paired along shortest alternating paths.
 
-We write loops instead of array expressions because they compile in a fraction of the time.
+We write loops instead of array expressions because they compile in a fraction of the time. What every problem needs is
+inlined: handing the arrays of a small problem from kernel to kernel takes as long as solving it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from adaptive_ot._jit import kernel, lower
+from adaptive_ot._jit import inlined, kernel, lower
 
 ALONE = -1
 
@@ -53,16 +54,29 @@ def new_memory(size):
 
 
 @kernel
-def assign(cost, partner, price, most_steps, memory):
+def assign(cost, partner, price, warm, most_steps, memory):
     """Fill in the partner of every row (ALONE if it has none) and the price of every column.
 
-    Returns how many times a row was examined; more than `most_steps` means that the method gave up.
+    If `warm`, the prices (at most 0) were right for a similar problem. Returns how many times a row was examined; more
+    than `most_steps` means that the method gave up.
     """
+    owner, steps = memory.owner, 0
+    if not warm:
+        for j in range(price.size):
+            price[j] = 0.0
+        if cost.size >= APPROACHED:
+            steps += _approach(cost, price, memory)
+    for i in range(partner.size):
+        partner[i] = ALONE
     for j in range(price.size):
-        price[j] = 0.0
-    if cost.size >= APPROACHED:
-        return _approach(cost, price, memory) + reassign(cost, partner, price, most_steps, memory)
-    return _settle(cost, partner, price, most_steps, memory)
+        owner[j] = ALONE
+    count, bids = _bid(cost, partner, owner, price, memory.waiting, memory.reduced)
+    steps += bids
+    if count > 0:
+        steps += _augment_all(cost, partner, price, count, most_steps, memory)
+    if warm or cost.size >= APPROACHED:
+        steps += _lower_prices(cost, partner, price, most_steps - steps, memory)
+    return steps
 
 
 @kernel
@@ -76,7 +90,7 @@ def _approach(cost, price, memory):
     owner, waiting, reduced = memory.owner, memory.waiting, memory.reduced
     largest, between = 0.0, 0.0
     for i in range(n):
-        lowest, second = _two_lowest(cost, price, i, reduced)
+        lowest, second, _ = _two_lowest(cost, i, price, reduced)
         largest, between = max(largest, -lowest), between + second - lowest
         waiting[i] = n - 1 - i
     for j in range(m):
@@ -88,12 +102,9 @@ def _approach(cost, price, memory):
     while count > 0 and bids < MOST_APPROACHES * n:
         row = waiting[count - 1]
         bids, count = bids + 1, count - 1
-        lowest, second = _two_lowest(cost, price, row, reduced)
+        lowest, second, column = _two_lowest(cost, row, price, reduced)
         if lowest == 0.0:
             continue
-        column = 0
-        while cost[row, column] - price[column] != lowest:
-            column += 1
         price[column] -= second - lowest + least
         if owner[column] != ALONE:
             waiting[count] = owner[column]
@@ -102,35 +113,36 @@ def _approach(cost, price, memory):
     return bids
 
 
-@kernel
-def _two_lowest(cost, price, row, reduced):
-    """The lowest and second lowest reduced cost of a row, at most 0."""
-    lowest, second, column = 0.0, 0.0, 0
-    for j in range(price.size):
+@inlined
+def _two_lowest(cost, row, price, reduced):
+    """The lowest and second lowest reduced cost of a row, at most 0, and the first column of the lowest.
+
+    Both loops become vector instructions: no step depends on what an earlier one has found.
+    """
+    m = price.size
+    lowest, second, first, last = 0.0, 0.0, m, ALONE
+    for j in range(m):
         reduced[j] = cost[row, j] - price[j]
         lowest = lower(lowest, reduced[j])
-    if lowest < 0.0:
-        while reduced[column] != lowest:
-            column += 1
-        reduced[column] = 0.0
-        for j in range(price.size):
-            second = lower(second, reduced[j])
-    return lowest, second
+    for j in range(m if lowest < 0.0 else 0):
+        is_lowest = reduced[j] == lowest
+        first = min(first, j if is_lowest else m)
+        last = max(last, j if is_lowest else ALONE)
+        second = lower(second, 0.0 if is_lowest else reduced[j])
+    return lowest, lowest if first < last else second, first
 
 
 @kernel
-def reassign(cost, partner, price, most_steps, memory):
-    """Do the same, beginning with prices (at most 0) that were right for a similar problem."""
+def _lower_prices(cost, partner, price, most_steps, memory):
+    """Columns without a row may still ask for more than anybody pays: have them look for rows."""
     n, m = cost.shape
-    steps = _settle(cost, partner, price, most_steps, memory)
-    owner, waiting, count = memory.owner, memory.waiting, 0
+    owner, waiting, count, steps = memory.owner, memory.waiting, 0, 0
     for j in range(m):
         if owner[j] == ALONE and price[j] < 0.0:
             waiting[count] = j
             count += 1
     if count == 0:
-        return steps
-    # These columns ask for more than anybody pays. Now they look for rows, whose potentials are the prices.
+        return 0
     transposed, row_price, taken = np.empty((m, n)), np.empty(n), memory.taken
     for i in range(n):
         for j in range(m):
@@ -148,50 +160,21 @@ def reassign(cost, partner, price, most_steps, memory):
     return steps
 
 
-@kernel
-def _settle(cost, partner, price, most_steps, memory):
-    """Let rows bid, then pair those left waiting; columns that end without a row keep the price they began with."""
-    n, m = cost.shape
-    owner, taken, waiting = memory.owner, memory.taken, memory.waiting
-    for i in range(n):
-        partner[i] = ALONE
-    for j in range(m):
-        owner[j] = ALONE
-    count, steps = _bid(cost, partner, owner, price, waiting, memory.reduced)
-    for j in range(m):
-        taken[j] = 0.0 if owner[j] == ALONE else np.inf
-    for k in range(count):
-        if steps > most_steps:
-            break
-        steps += _augment(cost, partner, owner, price, waiting[k], memory)
-    return steps
-
-
-@kernel
+@inlined
 def _bid(cost, partner, owner, price, waiting, reduced):
     """Each row takes its best column and lowers the price until its second best is as good.
 
     Returns how many rows are left waiting, and the number of bids.
     """
-    n, m = cost.shape
+    n, m = partner.size, price.size
     bids, count = 0, 0
     for first in range(n):
         row = first
         while row != ALONE:
             bids += 1
-            costs = cost[row]
-            lowest, second = 0.0, 0.0
-            for j in range(m):
-                reduced[j] = costs[j] - price[j]
-                lowest = lower(lowest, reduced[j])
+            lowest, second, column = _two_lowest(cost, row, price, reduced)
             if lowest == 0.0:  # nothing pays, and prices only get worse
                 break
-            column = 0
-            while reduced[column] != lowest:
-                column += 1
-            reduced[column] = 0.0
-            for j in range(m):
-                second = lower(second, reduced[j])
             if second == lowest and owner[column] != ALONE:
                 for j in range(m):
                     if reduced[j] == lowest and owner[j] == ALONE:
@@ -210,6 +193,22 @@ def _bid(cost, partner, owner, price, waiting, reduced):
 
 
 @kernel
+def _augment_all(cost, partner, price, count, most_steps, memory):
+    """Pair the waiting rows, one after the other; columns without a row keep their price.
+
+    Returns the number of rows examined.
+    """
+    owner, taken, steps = memory.owner, memory.taken, 0
+    for j in range(price.size):
+        taken[j] = 0.0 if owner[j] == ALONE else np.inf
+    for k in range(count):
+        if steps > most_steps:
+            break
+        steps += _augment(cost, partner, owner, price, memory.waiting[k], memory)
+    return steps
+
+
+@kernel
 def _augment(cost, partner, owner, price, start, memory):
     """Dijkstra from a waiting row to the nearest end: a column without an owner, or a row that is better left alone.
 
@@ -223,10 +222,9 @@ def _augment(cost, partner, owner, price, start, memory):
     row, offset = start, 0.0
     end, end_row = 0.0, start
     while True:
-        costs = cost[row]
         nearest, nearest_free = np.inf, np.inf
         for j in range(m):
-            through_row = costs[j] - open_price[j] + offset
+            through_row = cost[row, j] - open_price[j] + offset
             nearer = through_row < distance[j]
             distance[j] = through_row if nearer else distance[j]
             previous[j] = row if nearer else previous[j]

@@ -183,7 +183,7 @@ def _certify(b, cost, mu, nu, tolerance, pairs, answers):
 def _match(cost, weight, max_steps, memory, rows, columns, mass, f, g):
     """Solve an assignment; returns the number of pairs (-1 after too many steps) and the number of steps."""
     partner = np.empty(f.size, np.int64)
-    steps = assign(cost, partner, g, max_steps, memory)
+    steps = assign(cost, partner, g, False, max_steps, memory)
     count = 0
     for i in range(f.size):
         j = partner[i]

@@ -10,10 +10,10 @@ import numba
 import numpy as np
 
 from adaptive_ot._arrays import ArrayKind
-from adaptive_ot._jit import kernel
+from adaptive_ot._jit import inlined, kernel
 from adaptive_ot._threads import run_together
 from adaptive_ot.costs import ArrayCost
-from adaptive_ot.exact.assignment import ALONE, assign, new_memory, reassign
+from adaptive_ot.exact.assignment import ALONE, assign, new_memory
 from adaptive_ot.exact.components import shares
 from adaptive_ot.exact.listed import Pairs
 from adaptive_ot.exact.margins import Residual, shortest_ways
@@ -25,6 +25,10 @@ from adaptive_ot.problem import Problem
 # A thread pays off from this many pairs of small problems, and takes this many between two checks of Ctrl-C.
 PAIRS_PER_THREAD = 2**15
 PAIRS_PER_CALL = 2**22
+
+# Matrices of so many columns are padded to a multiple of a vector of processors.
+PADDED = 16
+LANES = 8
 
 # The same for lists of pairs, whose components must be found first.
 LISTED_PER_THREAD = 2**18
@@ -96,9 +100,11 @@ class MatchedFrames(NamedTuple):
 
 def match_frames(frames: Frames, start: np.ndarray | None = None) -> MatchedFrames | None:
     """Solve all problems; `start` holds prices of the targets to begin with. Returns None for forbidden values."""
-    sizes = frames.rows * frames.columns, frames.rows, frames.columns
-    pair_at, row_at, column_at = (np.append(0, np.cumsum(size)) for size in sizes)
-    problems, pairs = frames.rows.size, int(pair_at[-1])
+    problems = frames.rows.size
+    ends = np.zeros((3, problems + 1), np.int64)
+    np.cumsum((frames.rows * frames.columns, frames.rows, frames.columns), axis=1, out=ends[:, 1:])
+    pair_at, row_at, column_at = ends
+    pairs = int(pair_at[-1])
     partner, paid, cost = np.empty(row_at[-1], np.int64), np.zeros(row_at[-1]), np.zeros(problems)
     price = np.zeros(column_at[-1]) if start is None else np.minimum(start, 0.0)
     found = MatchedFrames(row_at, column_at, partner, paid, price, cost)
@@ -117,31 +123,55 @@ def match_frames(frames: Frames, start: np.ndarray | None = None) -> MatchedFram
 @kernel
 def _match_all(first, last, frames, pair_at, warm, found):
     """Solve the problems from `first` to `last`, one after the other; returns whether all values are allowed."""
-    most, longest, wrong = 0, 0, 0
+    values, rows, columns, sign, limit, largest = frames
+    row_at, column_at, partners, paid, target_price, total = found  # taken from the tuple once: references are counted
+    most, longest = 0, 0
     for b in range(first, last):
-        most, longest = max(most, frames.rows[b] * frames.columns[b]), max(longest, frames.rows[b], frames.columns[b])
-    costs, memory, sign, limit, largest = np.empty(most), new_memory(longest), frames.sign, frames.limit, frames.most
+        n, width = rows[b], _padded(columns[b])
+        most, longest = max(most, n * width), max(longest, n, width)
+    costs, prices, memory = np.empty(most), np.empty(longest), new_memory(longest)
+    cost = costs.reshape(1, most)
     for b in range(first, last):
-        n, m = frames.rows[b], frames.columns[b]
-        values = frames.values[pair_at[b] : pair_at[b + 1]]
-        for k in range(n * m):
-            value = sign * values[k]
-            wrong += 0 if -value <= largest else 1  # counting needs no branches
-            costs[k] = value - limit
-        if wrong > 0:
+        n, m, at = rows[b], columns[b], column_at[b]
+        width = _padded(m)
+        if not _fill(costs, n, m, width, values, pair_at[b], sign, limit, largest):
             return False
-        cost = costs[: n * m].reshape(n, m)
-        partner = found.partner[found.row_at[b] : found.row_at[b + 1]]
-        price = found.price[found.column_at[b] : found.column_at[b + 1]]
-        if warm:
-            reassign(cost, partner, price, 2**62, memory)
-        else:
-            assign(cost, partner, price, 2**62, memory)
+        if cost.shape != (n, width):  # a new view takes as long as a small problem
+            cost = costs[: n * width].reshape(n, width)
+        price, partner = prices[:width], partners[row_at[b] : row_at[b + 1]]
+        for j in range(width):
+            price[j] = target_price[at + j] if j < m else 0.0
+        assign(cost, partner, price, warm, 2**62, memory)
+        for j in range(m):
+            target_price[at + j] = price[j]
         for i in range(n):
             if partner[i] != ALONE:
-                found.paid[found.row_at[b] + i] = cost[i, partner[i]]
-                found.cost[b] += cost[i, partner[i]]
+                paid[row_at[b] + i] = cost[i, partner[i]]
+                total[b] += cost[i, partner[i]]
     return True
+
+
+@kernel
+def _fill(costs, rows, columns, width, values, at, sign, limit, largest):
+    """Write the costs of a problem to rows of this width; returns whether all of its values are allowed."""
+    if width == columns:
+        rows, columns, width = 1, rows * columns, rows * columns
+    wrong = 0
+    for i in range(rows):
+        row, given = costs[i * width : (i + 1) * width], values[at + i * columns : at + (i + 1) * columns]
+        for j in range(columns):
+            value = sign * given[j]
+            wrong += 0 if -value <= largest else 1  # counting needs no branches
+            row[j] = value - limit
+        for j in range(columns, width):
+            row[j] = 0.0
+    return wrong == 0
+
+
+@inlined
+def _padded(columns):
+    """The columns of a matrix and some of cost 0, which nobody takes; vector instructions need no remainder then."""
+    return columns if columns < PADDED else (columns + LANES - 1) // LANES * LANES
 
 
 def match_pairs(
