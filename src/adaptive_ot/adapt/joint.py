@@ -37,6 +37,10 @@ TARGETS_PER_NEIGHBOUR = 5
 # below EVEN, agreement may even fall. If classes have moved far, this share is enough.
 SLOPE, EVEN, IF_FAR = 4.0, 0.85, 0.2
 
+# Moving the sources must lead to the same place from three starts: two of the last classifiers must agree on this share
+# of the targets, on average. With less, nothing tells a shift from classes that are missing.
+AGREED = 0.65
+
 # Of two routes, the one whose classifiers agree more on neighbouring targets (by `coherence`) has the larger weight:
 # larger by this factor in the exponent.
 TRUST = 10.0
@@ -71,6 +75,14 @@ class Route(NamedTuple):
     plan: Matching
     members: tuple[Classifier, Classifier]
     weight: float
+
+
+class Answer(NamedTuple):
+    """The members of a consensus with their weights, the say of neighbouring targets, and the plan to publish."""
+
+    members: list[tuple[Classifier, float]]
+    say: float
+    plan: Matching
 
 
 @dataclass(eq=False, repr=False)
@@ -277,19 +289,15 @@ class JointTransportClassifier(JointMatching):
         first, plan, in_place = self._learnt_in_place(task, null)
         before = coherence(null.probabilities.argmax(axis=1), nearest)
         votes = Votes(task.source, task.p, NEIGHBOURS)
-        routes = self._routes(task, null, votes, plan, most, nearest)
-        self.adapted_ = bool(routes)
-        if routes:
-            plan = max(routes, key=lambda route: route.weight).plan
-            members = _weighted(routes)
-            say = SAY_IF_MOVED
-        else:
+        self.adapted_ = False
+        answer = self._answer_by_moving(task, null, votes, plan, most, nearest)
+        if answer is None:
             alike: tuple[Classifier, ...] = null.head, in_place, votes
-            members = [(member, 1.0) for member in alike]
             # The fewer classes there are, the purer are neighbourhoods. A presence of 0.5 is no evidence.
             say = float(np.maximum(0.0, 1.0 - 2.0 * null.presence).mean())
-        self._head = consensus = Consensus(members, say, task.target, neighbours, nearest)
-        self._publish(plan)
+            answer = Answer([(member, 1.0) for member in alike], say, plan)
+        self._head = consensus = Consensus(answer.members, answer.say, task.target, neighbours, nearest)
+        self._publish(answer.plan)
         unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
         self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
         self._estimate_overlap(task, consensus.of_targets.argmax(axis=1), before)
@@ -304,29 +312,43 @@ class JointTransportClassifier(JointMatching):
             q = head.probabilities(task.target)
         return plans[0], plans[-1], head
 
-    def _routes(
+    def _answer_by_moving(
         self, task: Task, null: Unadapted, votes: Votes, in_place: Matching, most: int, nearest: np.ndarray
-    ) -> list[Route]:
-        """Three routes, two of which start from moved sources; none unless moving earns its place."""
+    ) -> Answer | None:
+        """The answer of three routes, or of the source classifier if they disagree; none if the sources should stay."""
         if self.guard and null.reason_to_stay:
             self.reason_ = null.reason_to_stay
-            return []
+            return None
         before = coherence(null.probabilities.argmax(axis=1), nearest)
-        routes = [self._route(task, start, most, nearest) for start in self._starts(task)]
-        if coherence(votes.probabilities(task.target).argmax(axis=1), nearest) > before:
-            routes.append(self._route(task, votes, most, nearest))
-        else:
-            routes.append(Route(in_place, (null.head, null.head), _trust(before, before)))
+        routes = self._routes(task, null, votes, in_place, most, nearest)
+        moved = Answer(_weighted(routes), SAY_IF_MOVED, max(routes, key=lambda route: route.weight).plan)
         if not self.guard:
-            self.reason_ = "The guard is switched off."
-            return routes
-        after = coherence(mean(_weighted(routes), task.target).argmax(axis=1), nearest)
+            self.adapted_, self.reason_ = True, "The guard is switched off."
+            return moved
+        after = coherence(mean(moved.members, task.target).argmax(axis=1), nearest)
         gain = (after - before) / max(1.0 - before, np.finfo(float).eps)
         asked = SLOPE * (null.confidence - EVEN)
         accepted = gain > (min(asked, IF_FAR) if null.far else asked)
         change = f"changed the agreement of neighbouring targets from {before:.2f} to {after:.2f}."
         self.reason_ = f"{null.shift}; moving the sources {'' if accepted else 'only '}{change}"
-        return routes if accepted else []
+        if not accepted:
+            return None
+        agreed = _agreement([route.members[1] for route in routes], task.target)
+        self.adapted_ = agreed >= AGREED
+        if not self.adapted_:
+            self.reason_ = f"{null.shift}, but three ways to follow them agree on only {agreed:.0%} of the targets."
+            return Answer([(null.head, 1.0)], 0.0, in_place)
+        return moved
+
+    def _routes(
+        self, task: Task, null: Unadapted, votes: Votes, in_place: Matching, most: int, nearest: np.ndarray
+    ) -> list[Route]:
+        """Three routes, two of which start from moved sources."""
+        before = coherence(null.probabilities.argmax(axis=1), nearest)
+        routes = [self._route(task, start, most, nearest) for start in self._starts(task)]
+        if coherence(votes.probabilities(task.target).argmax(axis=1), nearest) > before:
+            return [*routes, self._route(task, votes, most, nearest)]
+        return [*routes, Route(in_place, (null.head, null.head), _trust(before, before))]
 
     def _route(self, task: Task, start: Classifier, most: int, nearest: np.ndarray) -> Route:
         """Alternate plans and fits, from the predictions of a classifier, averaged over neighbouring targets."""
@@ -346,6 +368,13 @@ class JointTransportClassifier(JointMatching):
 def _trust(first: float, last: float) -> float:
     """The weight of a route, from the agreement of neighbouring targets on its first and its last classifier."""
     return float(np.exp(TRUST * (first + last)))
+
+
+def _agreement(classifiers: list[Classifier], x: np.ndarray) -> float:
+    """The share of samples on which two of the classifiers agree, averaged over all pairs of them."""
+    labels = np.array([each.probabilities(x).argmax(axis=1) for each in classifiers])
+    one, other = np.triu_indices(len(labels), 1)
+    return float(np.mean(labels[one] == labels[other]))
 
 
 def _weighted(routes: list[Route]) -> list[tuple[Classifier, float]]:
