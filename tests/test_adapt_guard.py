@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -236,6 +237,20 @@ def test_a_large_shift_is_followed(seed):
     assert model.adapted_
     assert "moving the sources changed the agreement" in model.reason_
     assert accuracy(model, data) > max(0.9, source_only(data))
+
+
+def test_where_three_routes_disagree_the_source_classifier_answers():
+    """A mirrored target: nothing tells where its classes come from. With the guard switched off, sources move."""
+    data = blobs(np.arange(180) % 3)
+    mirrored = np.where(data.source[:, None], data.X, -data.X)
+    model = fitted(JointTransportClassifier(), mirrored, data.y, data.domain)
+    assert not model.adapted_
+    assert "three ways to follow them agree on only" in model.reason_
+    x, z = mirrored[data.source], mirrored[~data.source]
+    unit = np.sqrt(np.median(cdist(x, z, "sqeuclidean")))
+    judge = LogisticRegression(C=10, max_iter=5000, tol=1e-8).fit(x / unit, data.y[data.source])
+    np.testing.assert_allclose(model.predict_proba(z), judge.predict_proba(z / unit), atol=0.02)
+    assert fitted(JointTransportClassifier(guard=False), mirrored, data.y, data.domain).adapted_
 
 
 def test_the_guard_can_be_switched_off():
