@@ -183,12 +183,14 @@ class JointTransportClassifier(JointMatching):
        for sources shifted by the difference of the means, of one for sources moved by a plan for distances, and of the
        nearest sources in place. If neighbouring targets agree less on the votes of the nearest sources than on the
        source classifier, the source classifier itself replaces the third route.
-    3. Moving is accepted if the predictions of neighbouring targets then agree more. The less confident the source
-       classifier is, the less is asked for; if it has lost much, agreement may even fall.
+    3. Moving is accepted if the predictions of neighbouring targets then agree more, and if the three routes lead to the
+       same place. The less confident the source classifier is, the less agreement of neighbours is asked for; if it has
+       lost much, this agreement may even fall.
     4. The answer is a consensus, in which neighbouring targets have a say. If the sources stay, its members are both
        classifiers and the votes of the nearest sources; the more classes are missing, the larger is the say of
        neighbouring targets. If the sources move, its members are the first and the last classifier of every route. The
-       more neighbouring targets agree on a route, the larger is its weight.
+       more neighbouring targets agree on a route, the larger is its weight. If the routes disagree, the source
+       classifier answers alone.
 
     Parameters
     ----------
