@@ -14,7 +14,7 @@ from adaptive_ot.adapt.answers import Classifier, Consensus, mean
 from adaptive_ot.adapt.domains import DomainEstimator
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matcher, Matching
-from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence
+from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence, unanimity
 from adaptive_ot.adapt.presence import normalised
 from adaptive_ot.adapt.unadapted import Head, Unadapted
 from adaptive_ot.entropic.solver import Entropic
@@ -37,9 +37,9 @@ TARGETS_PER_NEIGHBOUR = 5
 # below EVEN, agreement may even fall. If classes have moved far, this share is enough.
 SLOPE, EVEN, IF_FAR = 4.0, 0.85, 0.2
 
-# Moving the sources must lead to the same place from three starts: two of the last classifiers must agree on this share
-# of the targets, on average. With less, nothing tells a shift from classes that are missing.
-AGREED = 0.65
+# Moving the sources must lead to the same place from three starts: the last classifiers must agree this much beyond
+# chance (by `unanimity`). With less, nothing tells a shift from classes that are missing.
+UNANIMOUS = 0.5
 
 # Of two routes, the one whose classifiers agree more on neighbouring targets (by `coherence`) has the larger weight:
 # larger by this factor in the exponent.
@@ -183,9 +183,9 @@ class JointTransportClassifier(JointMatching):
        for sources shifted by the difference of the means, of one for sources moved by a plan for distances, and of the
        nearest sources in place. If neighbouring targets agree less on the votes of the nearest sources than on the
        source classifier, the source classifier itself replaces the third route.
-    3. Moving is accepted if the predictions of neighbouring targets then agree more, and if the three routes lead to the
-       same place. The less confident the source classifier is, the less agreement of neighbours is asked for; if it has
-       lost much, this agreement may even fall.
+    3. Moving is accepted if the predictions of neighbouring targets then agree more, and if the three routes lead to
+       the same place. The less confident the source classifier is, the less agreement of neighbours is asked for; if it
+       has lost much, this agreement may even fall.
     4. The answer is a consensus, in which neighbouring targets have a say. If the sources stay, its members are both
        classifiers and the votes of the nearest sources; the more classes are missing, the larger is the say of
        neighbouring targets. If the sources move, its members are the first and the last classifier of every route. The
@@ -335,10 +335,11 @@ class JointTransportClassifier(JointMatching):
         self.reason_ = f"{null.shift}; moving the sources {'' if accepted else 'only '}{change}"
         if not accepted:
             return None
-        agreed = _agreement([route.members[1] for route in routes], task.target)
-        self.adapted_ = agreed >= AGREED
+        ends = [route.members[1].probabilities(task.target).argmax(axis=1) for route in routes]
+        agreed = unanimity(np.array(ends))
+        self.adapted_ = agreed >= UNANIMOUS
         if not self.adapted_:
-            self.reason_ = f"{null.shift}, but three ways to follow them agree on only {agreed:.0%} of the targets."
+            self.reason_ = f"{null.shift}, but three ways to follow them lead apart (their agreement is {agreed:.2f})."
             return Answer([(null.head, 1.0)], 0.0, in_place)
         return moved
 
@@ -370,13 +371,6 @@ class JointTransportClassifier(JointMatching):
 def _trust(first: float, last: float) -> float:
     """The weight of a route, from the agreement of neighbouring targets on its first and its last classifier."""
     return float(np.exp(TRUST * (first + last)))
-
-
-def _agreement(classifiers: list[Classifier], x: np.ndarray) -> float:
-    """The share of samples on which two of the classifiers agree, averaged over all pairs of them."""
-    labels = np.array([each.probabilities(x).argmax(axis=1) for each in classifiers])
-    one, other = np.triu_indices(len(labels), 1)
-    return float(np.mean(labels[one] == labels[other]))
 
 
 def _weighted(routes: list[Route]) -> list[tuple[Classifier, float]]:
