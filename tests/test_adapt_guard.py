@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_iris
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -16,7 +17,7 @@ import adaptive_ot as aot
 from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.adapt.answers import Consensus
 from adaptive_ot.adapt.heads import LinearHead, held_out
-from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence
+from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence, unanimity
 from adaptive_ot.adapt.presence import class_presence, label_shift
 from adaptive_ot.adapt.unadapted import displacement, relative_confidence
 from adaptive_ot.errors import InvalidInput
@@ -77,6 +78,16 @@ def test_coherence_is_cohens_kappa_of_neighbours():
     pairs = np.repeat(labels, index.shape[1]), labels[index].ravel()
     assert coherence(labels, index) == pytest.approx(cohen_kappa_score(*pairs), abs=0.02)
     assert coherence(np.zeros(5, dtype=int), np.zeros((5, 2), dtype=int)) == 0.0  # nothing is known
+
+
+def test_unanimity_is_cohens_kappa_of_classifiers():
+    labels = np.random.default_rng(3).integers(3, size=(2, 50)) // [[1], [2]]
+    one, other = np.triu_indices(3, 1)
+    assert unanimity(labels) == pytest.approx(cohen_kappa_score(*labels))
+    three = np.random.default_rng(4).permuted(np.arange(60) % 3 + np.zeros((3, 1), dtype=int), axis=1)
+    kappas = [cohen_kappa_score(three[i], three[j]) for i, j in zip(one, other, strict=True)]
+    assert unanimity(three) == pytest.approx(np.mean(kappas))  # equal, as all have the same shares
+    assert unanimity(np.zeros((3, 5), dtype=int)) == 0.0  # nothing is known
 
 
 @pytest.mark.parametrize("count", [1, 7, 300])
@@ -236,6 +247,20 @@ def test_a_large_shift_is_followed(seed):
     assert model.adapted_
     assert "moving the sources changed the agreement" in model.reason_
     assert accuracy(model, data) > max(0.9, source_only(data))
+
+
+def test_where_three_routes_disagree_the_source_classifier_answers():
+    """A mirrored target: nothing tells where its classes come from. With the guard switched off, sources move."""
+    data = blobs(np.arange(180) % 3)
+    mirrored = np.where(data.source[:, None], data.X, -data.X)
+    model = fitted(JointTransportClassifier(), mirrored, data.y, data.domain)
+    assert not model.adapted_
+    assert "three ways to follow them lead apart" in model.reason_
+    x, z = mirrored[data.source], mirrored[~data.source]
+    unit = np.sqrt(np.median(cdist(x, z, "sqeuclidean")))
+    judge = LogisticRegression(C=10, max_iter=5000, tol=1e-8).fit(x / unit, data.y[data.source])
+    np.testing.assert_allclose(model.predict_proba(z), judge.predict_proba(z / unit), atol=0.02)
+    assert fitted(JointTransportClassifier(guard=False), mirrored, data.y, data.domain).adapted_
 
 
 def test_the_guard_can_be_switched_off():

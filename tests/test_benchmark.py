@@ -663,13 +663,15 @@ def test_unknown_classes_are_judged_by_outlier_scores(here):
         assert min(found[name] for name in ("accuracy", *more)) > 0.9
 
 
-def test_label_shift_is_corrected():
+@pytest.mark.parametrize("estimate", ["EM", "BBSE"])
+def test_label_shift_is_corrected(estimate):
     """Two classes that overlap, equal in the source; nine of ten targets are of the first."""
     rng = np.random.default_rng(0)
     y, z = np.arange(2000) % 2, (np.arange(2000) % 10 == 0).astype(int)
     x_source, x_target = (rng.normal(size=(2000, 1)) + labels[:, None] for labels in (y, z))
     right = [
-        (RIVALS[name].run(x_source, y, x_target).labels == z).mean() for name in ("label shift (EM)", "source only")
+        (RIVALS[name].run(x_source, y, x_target).labels == z).mean()
+        for name in (f"label shift ({estimate})", "source only")
     ]
     assert right[0] > 0.88 > 0.75 > right[1]
 

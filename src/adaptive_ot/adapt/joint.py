@@ -14,7 +14,7 @@ from adaptive_ot.adapt.answers import Classifier, Consensus, mean
 from adaptive_ot.adapt.domains import DomainEstimator
 from adaptive_ot.adapt.heads import EstimatorHead, LinearHead
 from adaptive_ot.adapt.matching import Matcher, Matching
-from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence
+from adaptive_ot.adapt.neighbours import Neighbours, Votes, averaged, coherence, unanimity
 from adaptive_ot.adapt.presence import normalised
 from adaptive_ot.adapt.unadapted import Head, Unadapted
 from adaptive_ot.entropic.solver import Entropic
@@ -36,6 +36,10 @@ TARGETS_PER_NEIGHBOUR = 5
 # EVEN), where confidence is that of the source classifier on targets. The less confident it is, the less is asked for;
 # below EVEN, agreement may even fall. If classes have moved far, this share is enough.
 SLOPE, EVEN, IF_FAR = 4.0, 0.85, 0.2
+
+# Moving the sources must lead to the same place from three starts: the last classifiers must agree this much beyond
+# chance (by `unanimity`). With less, nothing tells a shift from classes that are missing.
+UNANIMOUS = 0.5
 
 # Of two routes, the one whose classifiers agree more on neighbouring targets (by `coherence`) has the larger weight:
 # larger by this factor in the exponent.
@@ -71,6 +75,14 @@ class Route(NamedTuple):
     plan: Matching
     members: tuple[Classifier, Classifier]
     weight: float
+
+
+class Answer(NamedTuple):
+    """The members of a consensus with their weights, the say of neighbouring targets, and the plan to publish."""
+
+    members: list[tuple[Classifier, float]]
+    say: float
+    plan: Matching
 
 
 @dataclass(eq=False, repr=False)
@@ -171,12 +183,14 @@ class JointTransportClassifier(JointMatching):
        for sources shifted by the difference of the means, of one for sources moved by a plan for distances, and of the
        nearest sources in place. If neighbouring targets agree less on the votes of the nearest sources than on the
        source classifier, the source classifier itself replaces the third route.
-    3. Moving is accepted if the predictions of neighbouring targets then agree more. The less confident the source
-       classifier is, the less is asked for; if it has lost much, agreement may even fall.
+    3. Moving is accepted if the predictions of neighbouring targets then agree more, and if the three routes lead to
+       the same place. The less confident the source classifier is, the less agreement of neighbours is asked for; if it
+       has lost much, this agreement may even fall.
     4. The answer is a consensus, in which neighbouring targets have a say. If the sources stay, its members are both
        classifiers and the votes of the nearest sources; the more classes are missing, the larger is the say of
        neighbouring targets. If the sources move, its members are the first and the last classifier of every route. The
-       more neighbouring targets agree on a route, the larger is its weight.
+       more neighbouring targets agree on a route, the larger is its weight. If the routes disagree, the source
+       classifier answers alone.
 
     Parameters
     ----------
@@ -277,19 +291,15 @@ class JointTransportClassifier(JointMatching):
         first, plan, in_place = self._learnt_in_place(task, null)
         before = coherence(null.probabilities.argmax(axis=1), nearest)
         votes = Votes(task.source, task.p, NEIGHBOURS)
-        routes = self._routes(task, null, votes, plan, most, nearest)
-        self.adapted_ = bool(routes)
-        if routes:
-            plan = max(routes, key=lambda route: route.weight).plan
-            members = _weighted(routes)
-            say = SAY_IF_MOVED
-        else:
+        self.adapted_ = False
+        answer = self._answer_by_moving(task, null, votes, plan, most, nearest)
+        if answer is None:
             alike: tuple[Classifier, ...] = null.head, in_place, votes
-            members = [(member, 1.0) for member in alike]
             # The fewer classes there are, the purer are neighbourhoods. A presence of 0.5 is no evidence.
             say = float(np.maximum(0.0, 1.0 - 2.0 * null.presence).mean())
-        self._head = consensus = Consensus(members, say, task.target, neighbours, nearest)
-        self._publish(plan)
+            answer = Answer([(member, 1.0) for member in alike], say, plan)
+        self._head = consensus = Consensus(answer.members, answer.say, task.target, neighbours, nearest)
+        self._publish(answer.plan)
         unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
         self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
         self._estimate_overlap(task, consensus.of_targets.argmax(axis=1), before)
@@ -304,29 +314,44 @@ class JointTransportClassifier(JointMatching):
             q = head.probabilities(task.target)
         return plans[0], plans[-1], head
 
-    def _routes(
+    def _answer_by_moving(
         self, task: Task, null: Unadapted, votes: Votes, in_place: Matching, most: int, nearest: np.ndarray
-    ) -> list[Route]:
-        """Three routes, two of which start from moved sources; none unless moving earns its place."""
+    ) -> Answer | None:
+        """The answer of three routes, or of the source classifier if they disagree; none if the sources should stay."""
         if self.guard and null.reason_to_stay:
             self.reason_ = null.reason_to_stay
-            return []
+            return None
         before = coherence(null.probabilities.argmax(axis=1), nearest)
-        routes = [self._route(task, start, most, nearest) for start in self._starts(task)]
-        if coherence(votes.probabilities(task.target).argmax(axis=1), nearest) > before:
-            routes.append(self._route(task, votes, most, nearest))
-        else:
-            routes.append(Route(in_place, (null.head, null.head), _trust(before, before)))
+        routes = self._routes(task, null, votes, in_place, most, nearest)
+        moved = Answer(_weighted(routes), SAY_IF_MOVED, max(routes, key=lambda route: route.weight).plan)
         if not self.guard:
-            self.reason_ = "The guard is switched off."
-            return routes
-        after = coherence(mean(_weighted(routes), task.target).argmax(axis=1), nearest)
+            self.adapted_, self.reason_ = True, "The guard is switched off."
+            return moved
+        after = coherence(mean(moved.members, task.target).argmax(axis=1), nearest)
         gain = (after - before) / max(1.0 - before, np.finfo(float).eps)
         asked = SLOPE * (null.confidence - EVEN)
         accepted = gain > (min(asked, IF_FAR) if null.far else asked)
         change = f"changed the agreement of neighbouring targets from {before:.2f} to {after:.2f}."
         self.reason_ = f"{null.shift}; moving the sources {'' if accepted else 'only '}{change}"
-        return routes if accepted else []
+        if not accepted:
+            return None
+        ends = [route.members[1].probabilities(task.target).argmax(axis=1) for route in routes]
+        agreed = unanimity(np.array(ends))
+        self.adapted_ = agreed >= UNANIMOUS
+        if not self.adapted_:
+            self.reason_ = f"{null.shift}, but three ways to follow them lead apart (their agreement is {agreed:.2f})."
+            return Answer([(null.head, 1.0)], 0.0, in_place)
+        return moved
+
+    def _routes(
+        self, task: Task, null: Unadapted, votes: Votes, in_place: Matching, most: int, nearest: np.ndarray
+    ) -> list[Route]:
+        """Three routes, two of which start from moved sources."""
+        before = coherence(null.probabilities.argmax(axis=1), nearest)
+        routes = [self._route(task, start, most, nearest) for start in self._starts(task)]
+        if coherence(votes.probabilities(task.target).argmax(axis=1), nearest) > before:
+            return [*routes, self._route(task, votes, most, nearest)]
+        return [*routes, Route(in_place, (null.head, null.head), _trust(before, before))]
 
     def _route(self, task: Task, start: Classifier, most: int, nearest: np.ndarray) -> Route:
         """Alternate plans and fits, from the predictions of a classifier, averaged over neighbouring targets."""

@@ -72,3 +72,21 @@ def coherence(labels: np.ndarray, index: np.ndarray) -> float:
         return 0.0
     agreement = float(np.mean(labels[index] == labels[:, None]))
     return (agreement - by_chance) / (1.0 - by_chance)
+
+
+def unanimity(labels: np.ndarray) -> float:
+    """How far classifiers agree beyond chance, from the labels that each of them gives to all samples, one row each.
+
+    The mean agreement of two classifiers, scaled as Cohen's kappa: 1 if they always agree, 0 if as often as by chance.
+
+    Examples
+    --------
+    >>> unanimity(np.array([[0, 0, 1, 1], [0, 0, 1, 1]])), unanimity(np.array([[0, 0, 1, 1], [0, 1, 0, 1]]))
+    (1.0, 0.0)
+    """
+    one, other = np.triu_indices(len(labels), 1)
+    shares = (labels[:, :, None] == np.unique(labels)).mean(axis=1)
+    by_chance = float(np.mean(np.sum(shares[one] * shares[other], axis=1)))
+    if by_chance == 1.0:
+        return 0.0
+    return (float(np.mean(labels[one] == labels[other])) - by_chance) / (1.0 - by_chance)
