@@ -8,6 +8,7 @@ import os
 import re
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -364,6 +365,27 @@ def test_notes_are_for_everybody(capsys):
     assert capsys.readouterr() == ("", "goes on [bold] from step 16?\n")
     with training_bar(wanted=False) as report:
         assert report is None
+
+
+def test_a_line_every_30_seconds_without_a_terminal(monkeypatch, capsys):
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(progress, "time", clock)
+    with training_bar() as report:
+        assert report
+        for clock.now, state in (
+            (29.0, deep.Progress(0, 100, {}, loading="images of a: 100 of 200")),
+            (31.0, deep.Progress(0, 100, {}, loading="images of a: 200 of 200")),
+            (60.0, deep.Progress(10, 100, {"cross_entropy": 0.5})),
+            (61.0, deep.Progress(2000, 10000, {"cross_entropy": 0.5, "mass": 0.75}, 0.5)),
+            (99.0, deep.Progress(256, 1000, {})),
+        ):
+            report(state)
+    lines = "images of a: 200 of 200\nstep 2,000 of 10,000: target 50.0%, mass 0.75, cross entropy 0.5\n256 of 1,000\n"
+    assert capsys.readouterr() == ("", lines)
+    with cells_bar() as started:
+        for clock.now in (100.0, 130.0):
+            started(engine.CellStarted(3, 12, Cell("pacs", "photo -> sketch", "AOT", 1)))
+    assert capsys.readouterr() == ("", "3 of 12 cells done, now AOT, pacs photo -> sketch, seed 1\n")
 
 
 def test_evaluate(trained, monkeypatch, capsys):

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Fields of a run that are not options: they belong into the file of --config.
 IN_FILES = (
     *("bottleneck", "learning_rate", "learning_rate_decay", "learning_rate_power", "head_factor", "momentum"),
-    *("weight_decay", "passes", "deterministic", "compile", "resize", "crop", "flip"),
+    *("weight_decay", "passes", "deterministic", "compile", "flip"),
 )
 
 
@@ -73,6 +73,8 @@ class TrainOptions:
         As PyTorch names it; "auto" is a GPU if there is one.
     precision
         "auto" is bf16 on a GPU, float32 elsewhere.
+    resize, crop
+        Pixels to which every side of an image is stretched, and those on a side of the part that the network sees.
     crop_kind
         What a step sees of an image: a part of random size and shape, a part of fixed size, or all of it.
     test_crops
@@ -107,6 +109,8 @@ class TrainOptions:
     seed: Whole | None = None
     device: str | None = None
     precision: Literal["auto", "float32", "tf32", "bf16"] | None = None
+    resize: Whole | None = None
+    crop: Whole | None = None
     crop_kind: Literal["resized", "random", "none"] | None = None
     test_crops: Literal["centre", "ten"] | None = None
     target_classes: Annotated[Words, Parameter(name="--target-class")] = None

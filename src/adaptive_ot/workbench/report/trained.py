@@ -30,6 +30,11 @@ CAPACITIES = (
     "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
 )
 NEIGHBOURS = "The class of a target image is taken from its neighbours in the target, not from its own prediction."
+EVALUATED = (
+    "The network sees these images as in an evaluation: BatchNorm uses running statistics of both domains together. "
+    "Mass and purity of the result were measured in training, where each domain has the statistics of its own batches, "
+    "and may be higher."
+)
 
 JUDGED = "judged by labels of the target, which the training never sees"
 
@@ -123,6 +128,8 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
         caption = f"{caption} {CAPACITIES}"
     if method.neighbours is not None:
         caption = f"{caption} {NEIGHBOURS}"
+    if config.passes == "two":
+        caption = f"{caption} {EVALUATED}"
     picture = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
     heading, text = BY_CLASS
     parts.append(Picture(heading, *picture, text, caption))
