@@ -381,3 +381,26 @@ def test_paths_and_words_are_kept(tmp_path):
     config = configured(root=tmp_path, output="runs/a", target_classes=["dog", "cat"], weights=None, source="é \n")
     assert (config.root, config.output, config.target_classes) == (tmp_path, Path("runs/a"), ("dog", "cat"))
     assert config.source == "é \n"
+
+
+# Protocols
+
+
+@pytest.mark.parametrize(("dataset", "kept"), [("office-home", 25), ("office31", 10), ("visda", 6)])
+def test_partial_protocols(dataset, kept, tmp_path):
+    config = configured(dataset=dataset, protocol="partial")
+    assert len(set(config.target_classes)) == kept
+    assert config.test_crops == "ten"
+    assert configured(dataset=dataset, protocol="partial", test_crops="centre").test_crops == "centre"
+    assert dataclasses.replace(config, target_classes=(), test_crops="centre") == configured(dataset=dataset)
+    file = written(tmp_path, "target_classes = ['a']")
+    for named in ({"config_file": file}, {"target_classes": ["a"]}):
+        with pytest.raises(InvalidInput, match="target_classes does not go with a protocol"):
+            configured(dataset=dataset, protocol="partial", **named)
+
+
+def test_protocols_that_do_not_exist():
+    with pytest.raises(InvalidInput, match="protocol must be a protocol of 'pacs': there is none; got 'partial'"):
+        configured(protocol="partial")
+    with pytest.raises(InvalidInput, match="protocol must be a protocol of 'visda': partial; got 'open'"):
+        configured(dataset="visda", protocol="open")

@@ -136,7 +136,8 @@ def _kept(target: str, classes: Sequence[str], held: list[str], wanted: tuple[st
     unknown = [label for label in wanted if label not in classes]
     if unknown:
         rule = f"must be classes of the source: {_listed(classes)}"
-        raise InvalidInput("target_classes", rule, _listed(unknown), "Choose some of them.")
+        remedy = "Choose some of them; a protocol needs the folders to have the published names."
+        raise InvalidInput("target_classes", rule, _listed(unknown), remedy)
     missing = [label for label in wanted if label not in held]
     if missing or not held:
         given = f"none of {_listed(missing)}" if missing else "none"

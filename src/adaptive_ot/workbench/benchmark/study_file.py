@@ -20,7 +20,7 @@ OF_CELLS = {"source", "target", "output", "seed"}
 OF_DATA = {"dataset", "root", "target_classes"}
 OF_ROWS = {"method", "settings"}
 FIELDS = {each.name for each in fields(Config)} - OF_CELLS
-TOP = FIELDS - OF_ROWS | {"published", "tasks", "seeds", "methods", "keep_checkpoints"}
+TOP = FIELDS - OF_ROWS | {"published", "protocol", "tasks", "seeds", "methods", "keep_checkpoints"}
 ROW = FIELDS - OF_DATA | {"published", "tasks", "seeds", "name"}
 
 

@@ -54,6 +54,9 @@ class TrainOptions:
         "aot" (the default), "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco" or "source-only".
     published
         The settings of the method's paper for this dataset, rather than the defaults.
+    protocol
+        "partial": only those classes in the target that the literature keeps, and ten crops in evaluations; of
+        office31, office-home and visda.
     settings
         A setting of the method, as in --set beta=1.5; repeat it for several.
     config
@@ -100,6 +103,7 @@ class TrainOptions:
     output: Output
     method: str | None = None
     published: Flag = False
+    protocol: str | None = None
     settings: Annotated[Words, Parameter(name="--set")] = None
     config: Path | None = None
     network: str | None = None
