@@ -393,6 +393,19 @@ def test_real_images_and_weights_fit_the_plans():
     assert len(plan.cells) == 15 * 2
 
 
+def test_unknown_classes_have_columns(here, capsys):
+    write_plan(TOP + 'unknown = "keep"\nsource_classes = ["0", "1"]\n')
+    assert main(["benchmark", "deep", "plan.toml", "-o", "results"]) == 0
+    heading = next(row for row in rows_of(capsys.readouterr().out) if "h score" in row)
+    scores = ["unmatched", "confidence", "entropy", "distance"]
+    assert {"rejected", "os star", "unknown accuracy", *(f"auroc {score}" for score in scores)} <= set(heading)
+    for cell in cells_of("results"):
+        run = Path("results/runs", directory_name(Cell(cell["group"], cell["task"], cell["method"], cell["seed"])))
+        figures = json.loads((run / "result.json").read_text())["open_set"]
+        assert cell["numbers"]["h_score"] == figures["unmatched"]["h_score"]
+        assert cell["numbers"]["auroc_entropy"] == figures["entropy"]["auroc"]
+
+
 PARTIAL = """
 dataset = "office-home"
 protocol = "partial"

@@ -9,7 +9,7 @@ import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -495,17 +495,10 @@ def test_links_do_not_lead_out_of_a_directory(here, trained, capsys):
     assert main(["predict", str(trained), "images/1.png", "--output", "out.csv"]) == 0  # named by the user
 
 
-class Predictions(NamedTuple):
-    files: list
-    labels: list
-    confidence: np.ndarray
-    bad: list
-
-
 def test_names_are_no_formulas(here, monkeypatch):
     """Whatever files and classes are called, a table has three columns, and nothing that a spreadsheet would run."""
     names = ["=cmd|' /C calc'!A0", "+1+1", "-1", "@SUM(A1)", "a,b", 'a"b', "a\nb", "é", "\udcff", "plain", "-x", "\tx"]
-    found = Predictions([Path(name) for name in names], names, np.linspace(0.1, 0.9, len(names)), [])
+    found = deep.Predictions([Path(name) for name in names], names, np.linspace(0.1, 0.9, len(names)), [])
     monkeypatch.setattr(deep, "predict", lambda *_, **__: found)
     Image.new("RGB", (8, 8)).save("1.png")
     assert main(["predict", "run", "1.png", "--output", "out.csv"]) == 0

@@ -189,6 +189,8 @@ WRONG: list[tuple[str, Any]] = [
     *[("source", value) for value in (None, 3, ["a"])],
     *[("target", value) for value in (None, True)],
     *[("target_classes", value) for value in ("dog", 3, [1], {"dog": 1}, None, [["dog"]])],
+    *[("source_classes", value) for value in ("dog", [1], None)],
+    *[("unknown", value) for value in ("ignore", True, None, ["keep"])],
     *[("on_bad_image", value) for value in ("ignore", None, True, ["skip"])],
     *[("method", value) for value in ("AOT", "", None, 7, ["aot"], {"aot": 1})],
     *[("settings", value) for value in ("beta", 3, [("beta", 1)], ["beta"], True)],

@@ -41,7 +41,9 @@ class Config(Checked):
     source: str
     target: str
     output: Path
-    target_classes: tuple[str, ...] = ()  # the classes that the target keeps; empty for all
+    source_classes: tuple[str, ...] = ()  # the classes that the source keeps; empty for all
+    target_classes: tuple[str, ...] = ()  # likewise of the target
+    unknown: Literal["refuse", "keep"] = "refuse"  # target classes that the source does not have
     on_bad_image: Literal["error", "skip"] = "error"
 
     # Method and network

@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 from adaptive_ot._validation import whole_number
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.batches import balanced_selection, random_batch
-from adaptive_ot.deep.data.domain import Domain, read_domains
+from adaptive_ot.deep.data.domain import Domain, domains_of
 from adaptive_ot.deep.data.stores import decoded_parts
 from adaptive_ot.deep.device import computing, pick_device
 from adaptive_ot.deep.evaluation import IMAGES_AT_ONCE, outputs
@@ -76,7 +76,7 @@ def embed(
     config = at_root(found, root)
     torch_device = pick_device(device)
     network = network_of(found, torch_device).eval()
-    source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    source, target = domains_of(config)
     check_data(found, config.root, source=source, target=target)
     of_source = balanced_selection(source.labels, samples, config.seed)
     of_target = np.sort(random_batch(len(target.labels), min(samples, len(target.labels)), config.seed, 0))

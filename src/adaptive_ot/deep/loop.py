@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from adaptive_ot.deep.distributed import any_process, process_group, rank
 from adaptive_ot.deep.evaluation import evaluation
 from adaptive_ot.deep.loader import open_stores, paired_batches
 from adaptive_ot.deep.methods.method import Alignment, require_finite
+from adaptive_ot.deep.open_set import open_set_figures
 from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import RunDirectory, open_run
 from adaptive_ot.deep.training import ImageBatch, Training
@@ -135,6 +137,8 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                     raise Interrupted(done)
             bad = _bad_images(begin, source, target)
             result = _result(config, directory.lines(), time.perf_counter() - clock, len(bad))
+            if config.unknown == "keep":
+                result = replace(result, open_set=open_set_figures(training.network, source, target, config))
             directory.finish(result.record())
             return result
 
