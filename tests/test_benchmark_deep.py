@@ -9,14 +9,17 @@ import signal
 import time
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 import adaptive_ot as aot
 from adaptive_ot import plot
+from adaptive_ot.deep import configure
 from adaptive_ot.workbench.benchmark import deep, engine, sensitivity
 from adaptive_ot.workbench.benchmark.deep import configuration, directory_name
 from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Part, Study
@@ -28,6 +31,8 @@ from commands import end_with, refused, rows_of
 from interruption import PATIENCE
 
 PLANS = sorted((Path(__file__).parents[1] / "benchmarks" / "plans").glob("*.toml"))
+PLACE: dict[str, Any] = {"dataset": "office-home", "root": "data", "source": "Art", "target": "Real World"}
+PLACE |= {"output": "run"}
 TASKS = (("digits", "light -> dark"), ("digits", "dark -> light"))
 
 TOP = """
@@ -386,6 +391,72 @@ def test_real_images_and_weights_fit_the_plans():
     ]
     plan, _ = deep.assemble(content._replace(rows=tuple(rows)), Path("results"))
     assert len(plan.cells) == 15 * 2
+
+
+def test_unknown_classes_have_columns(here, capsys):
+    write_plan(TOP + 'unknown = "keep"\nsource_classes = ["0", "1"]\n')
+    assert main(["benchmark", "deep", "plan.toml", "-o", "results"]) == 0
+    heading = next(row for row in rows_of(capsys.readouterr().out) if "h score" in row)
+    scores = ["unmatched", "confidence", "entropy", "distance"]
+    assert {"rejected", "os star", "unknown accuracy", *(f"auroc {score}" for score in scores)} <= set(heading)
+    for cell in cells_of("results"):
+        run = Path("results/runs", directory_name(Cell(cell["group"], cell["task"], cell["method"], cell["seed"])))
+        figures = json.loads((run / "result.json").read_text())["open_set"]
+        assert cell["numbers"]["h_score"] == figures["unmatched"]["h_score"]
+        assert cell["numbers"]["auroc_entropy"] == figures["entropy"]["auroc"]
+
+
+PARTIAL = """
+dataset = "office-home"
+protocol = "partial"
+root = "data"
+tasks = ["Art:Real World"]
+network = "convnet"
+iterations = 1
+batch = 27
+bottleneck = 8
+resize = 8
+crop = 8
+"""
+
+
+def save_office_home(classes):
+    """Two domains with an image of every class, and of two classes that only the source needs."""
+    random = np.random.default_rng(0)
+    for domain in ("Art", "RealWorld"):
+        for name in [*classes, "TV", "Webcam"]:
+            folder = Path("data", domain, name)
+            folder.mkdir(parents=True)
+            Image.fromarray(random.integers(256, size=(8, 8, 3), dtype=np.uint8)).save(folder / "0.png")
+
+
+def test_partial_protocol_beside_the_literature(here, capsys):
+    kept = configure(**PLACE, protocol="partial").target_classes
+    save_office_home(kept)
+    write_plan(PARTIAL)
+    assert main(["benchmark", "deep", "plan.toml", "-o", "results"]) == 0
+    shown = capsys.readouterr().out
+    (cells, _) = cells_of("results")
+    assert json.loads(Path("results/plan.json").read_text())["recipe"]["target_classes"] == list(kept)
+    rows = {tuple(row[:1] + row[2:]): row[1] for row in rows_of(shown) if row[-1] in ("this benchmark", "as published")}
+    assert rows["JUMBOT", "last", "as published"] == "75.5"
+    assert rows["m-POT", "best", "as published"] == "78.0"
+    assert rows["ARPM", "best", "as published"] == "81.8"
+    assert len(rows) == 7 + 4
+    for name, iterate in (("accuracy", "last"), ("best_accuracy", "best")):
+        assert rows["none", iterate, "this benchmark"] == f"{100 * cells['numbers'][name]:.1f}"
+    assert "As published: copied from the papers" in shown
+    write_plan(PARTIAL.replace('protocol = "partial"', "target_classes = ['Fork']"))
+    assert main(["benchmark", "deep", "plan.toml", "-o", "one"]) == 0
+    assert "published" not in capsys.readouterr().out  # of another problem
+
+
+def test_a_partial_protocol_needs_the_published_classes(here, capfd):
+    kept = configure(**PLACE, protocol="partial").target_classes
+    save_office_home([name.lower() for name in kept])
+    write_plan(PARTIAL)
+    message = "Choose some of them; a protocol needs the folders to have the published names."
+    refused(capfd, ["benchmark", "deep", "plan.toml", "-o", "results"], message)
 
 
 GRID = TOP + 'seeds = 2\nbaseline = "source-only"\n'

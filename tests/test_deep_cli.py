@@ -8,7 +8,8 @@ import os
 import re
 import signal
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -221,7 +222,7 @@ REFUSED = [
 
 
 def test_every_field_is_an_option_or_belongs_into_a_file():
-    options = {each.name for each in dataclasses.fields(train.TrainOptions)} - {"published", "config"}
+    options = {each.name for each in dataclasses.fields(train.TrainOptions)} - {"published", "protocol", "config"}
     fields = {each.name for each in dataclasses.fields(deep.Config)}
     assert fields == options | set(train.IN_FILES)
     assert not options & set(train.IN_FILES)
@@ -366,6 +367,27 @@ def test_notes_are_for_everybody(capsys):
         assert report is None
 
 
+def test_a_line_every_30_seconds_without_a_terminal(monkeypatch, capsys):
+    clock = SimpleNamespace(now=0.0, monotonic=lambda: clock.now)
+    monkeypatch.setattr(progress, "time", clock)
+    with training_bar() as report:
+        assert report
+        for clock.now, state in (
+            (29.0, deep.Progress(0, 100, {}, loading="images of a: 100 of 200")),
+            (31.0, deep.Progress(0, 100, {}, loading="images of a: 200 of 200")),
+            (60.0, deep.Progress(10, 100, {"cross_entropy": 0.5})),
+            (61.0, deep.Progress(2000, 10000, {"cross_entropy": 0.5, "mass": 0.75}, 0.5)),
+            (99.0, deep.Progress(256, 1000, {})),
+        ):
+            report(state)
+    lines = "images of a: 200 of 200\nstep 2,000 of 10,000: target 50.0%, mass 0.75, cross entropy 0.5\n256 of 1,000\n"
+    assert capsys.readouterr() == ("", lines)
+    with cells_bar() as started:
+        for clock.now in (100.0, 130.0):
+            started(engine.CellStarted(3, 12, Cell("pacs", "photo -> sketch", "AOT", 1)))
+    assert capsys.readouterr() == ("", "3 of 12 cells done, now AOT, pacs photo -> sketch, seed 1\n")
+
+
 def test_evaluate(trained, monkeypatch, capsys):
     monkeypatch.chdir(trained.parent)
     result = json.loads((trained / "result.json").read_text())
@@ -473,17 +495,10 @@ def test_links_do_not_lead_out_of_a_directory(here, trained, capsys):
     assert main(["predict", str(trained), "images/1.png", "--output", "out.csv"]) == 0  # named by the user
 
 
-class Predictions(NamedTuple):
-    files: list
-    labels: list
-    confidence: np.ndarray
-    bad: list
-
-
 def test_names_are_no_formulas(here, monkeypatch):
     """Whatever files and classes are called, a table has three columns, and nothing that a spreadsheet would run."""
     names = ["=cmd|' /C calc'!A0", "+1+1", "-1", "@SUM(A1)", "a,b", 'a"b', "a\nb", "é", "\udcff", "plain", "-x", "\tx"]
-    found = Predictions([Path(name) for name in names], names, np.linspace(0.1, 0.9, len(names)), [])
+    found = deep.Predictions([Path(name) for name in names], names, np.linspace(0.1, 0.9, len(names)), [])
     monkeypatch.setattr(deep, "predict", lambda *_, **__: found)
     Image.new("RGB", (8, 8)).save("1.png")
     assert main(["predict", "run", "1.png", "--output", "out.csv"]) == 0

@@ -189,6 +189,8 @@ WRONG: list[tuple[str, Any]] = [
     *[("source", value) for value in (None, 3, ["a"])],
     *[("target", value) for value in (None, True)],
     *[("target_classes", value) for value in ("dog", 3, [1], {"dog": 1}, None, [["dog"]])],
+    *[("source_classes", value) for value in ("dog", [1], None)],
+    *[("unknown", value) for value in ("ignore", True, None, ["keep"])],
     *[("on_bad_image", value) for value in ("ignore", None, True, ["skip"])],
     *[("method", value) for value in ("AOT", "", None, 7, ["aot"], {"aot": 1})],
     *[("settings", value) for value in ("beta", 3, [("beta", 1)], ["beta"], True)],
@@ -381,3 +383,26 @@ def test_paths_and_words_are_kept(tmp_path):
     config = configured(root=tmp_path, output="runs/a", target_classes=["dog", "cat"], weights=None, source="é \n")
     assert (config.root, config.output, config.target_classes) == (tmp_path, Path("runs/a"), ("dog", "cat"))
     assert config.source == "é \n"
+
+
+# Protocols
+
+
+@pytest.mark.parametrize(("dataset", "kept"), [("office-home", 25), ("office31", 10), ("visda", 6)])
+def test_partial_protocols(dataset, kept, tmp_path):
+    config = configured(dataset=dataset, protocol="partial")
+    assert len(set(config.target_classes)) == kept
+    assert config.test_crops == "ten"
+    assert configured(dataset=dataset, protocol="partial", test_crops="centre").test_crops == "centre"
+    assert dataclasses.replace(config, target_classes=(), test_crops="centre") == configured(dataset=dataset)
+    file = written(tmp_path, "target_classes = ['a']")
+    for named in ({"config_file": file}, {"target_classes": ["a"]}):
+        with pytest.raises(InvalidInput, match="target_classes does not go with a protocol"):
+            configured(dataset=dataset, protocol="partial", **named)
+
+
+def test_protocols_that_do_not_exist():
+    with pytest.raises(InvalidInput, match="protocol must be a protocol of 'pacs': there is none; got 'partial'"):
+        configured(protocol="partial")
+    with pytest.raises(InvalidInput, match="protocol must be a protocol of 'visda': partial; got 'open'"):
+        configured(dataset="visda", protocol="open")

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from adaptive_ot.deep import configure
 from adaptive_ot.deep.data.domain import PUBLISHED, read_domains
 from adaptive_ot.deep.data.images import read_image
 from adaptive_ot.errors import AdaptiveOTError, DataError, InvalidInput
@@ -59,6 +60,39 @@ def test_published_layouts(tmp_path, dataset, folders, between, source, target, 
     middle = [between] if between else []
     assert names(first) == ["/".join([folders[0], *middle, c, f"{k}.png"]) for c in ("bike", "mug") for k in (0, 1)]
     assert all(Path(image.path).is_file() for image in second.images)
+
+
+OFFICE_HOME = """Alarm_Clock Backpack Batteries Bed Bike Bottle Bucket Calculator Calendar Candles Chair Clipboards
+Computer Couch Curtains Desk_Lamp Drill Eraser Exit_Sign Fan File_Cabinet Flipflops Flowers Folder Fork Glasses Hammer
+Helmet Kettle Keyboard Knives Lamp_Shade Laptop Marker Monitor Mop Mouse Mug Notebook Oven Pan Paper_Clip Pen Pencil
+Postit_Notes Printer Push_Pin Radio Refrigerator Ruler Scissors Screwdriver Shelf Sink Sneakers Soda Speaker Spoon TV
+Table Telephone ToothBrush Toys Trash_Can Webcam""".split()  # noqa: SIM905
+OFFICE31 = """back_pack bike bike_helmet bookcase bottle calculator desk_chair desk_lamp desktop_computer file_cabinet
+headphones keyboard laptop_computer letter_tray mobile_phone monitor mouse mug paper_notebook pen phone printer
+projector punchers ring_binder ruler scissors speaker stapler tape_dispenser trash_can""".split()  # noqa: SIM905
+VISDA = "aeroplane bicycle bus car horse knife motorcycle person plant skateboard train truck".split()  # noqa: SIM905
+
+# Their numbers in the alphabetical order of Office-31, as in the lists of the official codes.
+OF_CALTECH = [0, 1, 5, 10, 11, 12, 15, 16, 17, 22]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "classes", "source", "target", "kept"),
+    [
+        ("office-home", OFFICE_HOME, "Art", "Real World", range(25)),
+        ("office31", OFFICE31, "amazon", "webcam", OF_CALTECH),
+        ("visda", VISDA, "train", "validation", range(6)),
+    ],
+)
+def test_partial_protocols_of_the_literature(tmp_path, dataset, classes, source, target, kept):
+    assert len(classes) == {"office-home": 65, "office31": 31, "visda": 12}[dataset]
+    grow(tmp_path, [source, target], classes, "png")
+    place = {"dataset": dataset, "root": tmp_path, "source": source, "target": target}
+    config = configure(**place, output=tmp_path / "run", protocol="partial")
+    first, second = read_domains(**place, target_classes=config.target_classes)
+    assert first.classes == second.classes == tuple(classes)
+    assert first.labels.tolist() == [label for label in range(len(classes)) for _ in range(2)]
+    assert second.labels.tolist() == [label for label in kept for _ in range(2)]
 
 
 def test_files_come_in_sorted_order_and_hidden_ones_not_at_all(tmp_path):

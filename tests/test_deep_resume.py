@@ -5,10 +5,13 @@ import json
 import signal
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from adaptive_ot.deep import Interrupted, Progress, configure, evaluate, train
+from adaptive_ot.deep.checkpoint import save_checkpoint
 from adaptive_ot.deep.methods import METHODS
+from adaptive_ot.deep.run_directory import decisive, read_run
 from adaptive_ot.errors import InvalidInput
 from commands import contents
 from patterns import metrics, save_folders, save_patterns, small_run
@@ -217,3 +220,56 @@ def test_training_in_another_thread_than_the_main_one(root, tmp_path):
     config = small_run(root, tmp_path / "run", method="source-only", **SHORT)
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(train, config).result().steps == STEPS
+
+
+def test_a_run_keeps_the_number_of_threads_it_began_with(root, tmp_path, monkeypatch):
+    """With another one, sums would be rounded differently."""
+    seen = set()
+
+    def threads(now: Progress) -> None:
+        if now.loading is None:
+            seen.add(torch.get_num_threads())
+
+    def used(config, available):
+        torch.set_num_threads(available)
+        seen.clear()
+        train(config, progress=threads)
+        assert torch.get_num_threads() == available
+        torch.set_num_threads(1)
+        return seen
+
+    def begun(name, available):
+        torch.set_num_threads(available)
+        config = small_run(root, tmp_path / name, method="source-only", **SHORT)
+        stop(config, 10)
+        return config
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert used(small_run(root, tmp_path / "new", method="source-only", **SHORT), 3) == {1}
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")  # then the user has chosen
+    assert used(begun("begun", 2), 3) == {2}
+    old = begun("old", 2)
+    run = read_run(old.output)
+    assert run.checkpoint
+    before = run.checkpoint._replace(notes={"seconds": 1.0, "bad_images": []})  # as version 0.1 wrote it
+    save_checkpoint(old.output / "checkpoints", before, decisive(run.record["config"]) | {"data": run.record["data"]})
+    assert used(old, 3) == {3}
+
+
+def test_images_that_are_enlarged_much_are_mentioned(tmp_path):
+    """To a network that starts from scratch, it costs time alone."""
+    save_folders(tmp_path, ("a", "b"), clear=4, faint=4, contrast=0.9)
+    task = {"dataset": "folders", "root": tmp_path, "source": "clear", "target": "faint", "device": "cpu"}
+    task |= {"network": "convnet", "method": "source-only", "iterations": 1, "batch": 2}
+
+    def notes(**size):
+        reports: list[Progress] = []
+        train(configure(**task, **size, output=tmp_path / f"run {size}"), progress=reports.append)
+        return [now.note for now in reports if now.note]
+
+    (note,) = notes(resize=56, crop=48)
+    assert note.startswith("images of 16 x 16 pixels are enlarged to 48 x 48")
+    assert notes(resize=56, crop=47) == []
+    cut = tmp_path / "clear" / "a" / "00.png"
+    cut.write_bytes(cut.read_bytes()[:-100])
+    assert len(notes(resize=64, crop=64, on_bad_image="skip")) == 1

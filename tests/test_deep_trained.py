@@ -267,6 +267,10 @@ RESULTS = [
     *[("steps", value) for value in (0, 1.5, "25", None, True)],
     *[("seconds", value) for value in ("1", None, -1, float("inf"))],
     *[("bad_images", value) for value in (-1, 0.5, "1", None, [])],
+    *[
+        ("open_set", value)
+        for value in (1, [], {"entropy": 1}, {"entropy": {"auroc": "1"}}, {"entropy": {"auroc": None}})
+    ],
 ]
 
 

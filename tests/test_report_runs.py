@@ -138,6 +138,7 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     caption = next(part.caption for part in of_kind(page, Picture) if part.heading == "Mass between classes")
     assert "classes of the source may send more where they seem frequent in the target" in caption
     assert "taken from its neighbours in the target, not from its own prediction" in caption
+    assert "BatchNorm uses running statistics of both domains together" in caption
     pair, neighbours = embedding.pair(), embedding.method.neighbours
     assert neighbours is not None
     theirs = neighbours.mean_guesses(pair.target_features, pair.target_logits.softmax(1))

@@ -12,16 +12,20 @@ for _package in ("torch", "torchvision", "PIL", "safetensors"):
 from adaptive_ot.deep.config import Config, configure
 from adaptive_ot.deep.loop import Interrupted, Progress, train
 from adaptive_ot.deep.result import Result
+from adaptive_ot.deep.selection import Candidate, Selection, select
 from adaptive_ot.deep.trained import Predictions, evaluate, predict
 
 __all__ = [
+    "Candidate",
     "Config",
     "Interrupted",
     "Predictions",
     "Progress",
     "Result",
+    "Selection",
     "configure",
     "evaluate",
     "predict",
+    "select",
     "train",
 ]

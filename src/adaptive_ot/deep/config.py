@@ -41,7 +41,9 @@ class Config(Checked):
     source: str
     target: str
     output: Path
-    target_classes: tuple[str, ...] = ()  # the classes that the target keeps; empty for all
+    source_classes: tuple[str, ...] = ()  # the classes that the source keeps; empty for all
+    target_classes: tuple[str, ...] = ()  # likewise of the target
+    unknown: Literal["refuse", "keep"] = "refuse"  # target classes that the source does not have
     on_bad_image: Literal["error", "skip"] = "error"
 
     # Method and network
@@ -103,6 +105,7 @@ def configure(
     output: Path | str,
     config_file: Path | str | None = None,
     published: bool = False,
+    protocol: str | None = None,
     settings: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Config:
@@ -118,6 +121,8 @@ def configure(
         A TOML file with fields of `Config`, and settings of the method in a table `[settings]`.
     published
         Use the settings of the method's paper for this dataset instead of our defaults.
+    protocol
+        "partial": the target keeps the classes that the literature on partial adaptation keeps of this dataset.
     settings
         Settings of the method.
     **overrides
@@ -129,7 +134,8 @@ def configure(
     >>> config.iterations, config.batch, config.settings["alpha"], config.settings["beta"]
     (5000, 62, 0.01, 5.0)
     """
-    preset = _preset(dataset)
+    preset = read_preset(dataset)
+    of_protocol = _protocol(dataset, preset.pop("protocols", {}), protocol)
     found = _read(Path(config_file)) if config_file else {}
     of_file = found.pop("settings", {})
     if not isinstance(of_file, dict):
@@ -141,7 +147,9 @@ def configure(
     for each in (name for name in task if name in found):
         rule = f"must not hold '{each}', which is given beside it"
         raise InvalidInput(f"config file '{config_file}'", rule, describe(found[each]), "Remove it.")
-    values: dict[str, Any] = preset | found | overrides | task
+    if of_protocol and "target_classes" in found | overrides:
+        raise InvalidInput("target_classes", "does not go with a protocol, which chooses them", "both", "Omit one.")
+    values: dict[str, Any] = preset | of_protocol | found | overrides | task
     if isinstance(values.get("weights"), Path):
         values["weights"] = str(values["weights"])
     name = values.get("method", Config.method)
@@ -180,7 +188,18 @@ def _refuse_idle(method: type[Method], settings: Any, asked: Mapping[str, Any]) 
             raise InvalidInput(f"setting '{name}'", rule, f"{other} {found!r}", remedy)
 
 
-def _preset(dataset: str) -> dict[str, Any]:
+def _protocol(dataset: str, known: dict[str, Any], asked: str | None) -> dict[str, Any]:
+    """The fields that a protocol sets."""
+    if asked is None:
+        return {}
+    if asked not in known:
+        rule = f"must be a protocol of '{dataset}': {', '.join(known) or 'there is none'}"
+        raise InvalidInput("protocol", rule, describe(asked), "Name the classes of the target with target_classes.")
+    return {name: value for name, value in known[asked].items() if name != "literature"}
+
+
+def read_preset(dataset: str) -> dict[str, Any]:
+    """The preset of a dataset, with its protocols."""
     folder = files("adaptive_ot.deep") / "presets"
     names = sorted(each.name.removesuffix(".toml") for each in folder.iterdir() if each.name.endswith(".toml"))
     choice("dataset", dataset, tuple(names))

@@ -68,13 +68,28 @@ def _products_in_tf32(allowed: bool) -> Iterator[None]:
         matmul.allow_tf32 = before
 
 
-def settle_threads() -> None:
-    """Start the threads of Numba now: in the middle of a run this would change the number that PyTorch uses.
+def default_threads(network: str, device: torch.device) -> int:
+    """How many threads PyTorch uses in a new run: one for the small network on a CPU, where more are slower."""
+    small = device.type == "cpu" and network == "convnet"
+    return 1 if small and "OMP_NUM_THREADS" not in os.environ else torch.get_num_threads()
 
-    Sums would be rounded differently, and a resumed run would not equal an uninterrupted one.
+
+@contextmanager
+def threads_restored() -> Iterator[None]:
+    """Leave PyTorch with as many threads as it has now."""
+    before = torch.get_num_threads()
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def settle_threads(count: int) -> None:
+    """Use this many threads: with another number sums are rounded differently.
+
+    The threads of Numba start now: in the middle of a run they would change the number that PyTorch uses.
     """
     import numba
 
-    count = torch.get_num_threads()
     numba.get_num_threads()
     torch.set_num_threads(count)

@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate
 from adaptive_ot._validation import whole_number
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.batches import balanced_selection, random_batch
-from adaptive_ot.deep.data.domain import Domain, read_domains
+from adaptive_ot.deep.data.domain import Domain, domains_of
 from adaptive_ot.deep.data.stores import decoded_parts
 from adaptive_ot.deep.device import computing, pick_device
 from adaptive_ot.deep.evaluation import IMAGES_AT_ONCE, outputs
@@ -65,21 +65,23 @@ def embed(
     root: Path | None = None,
     samples: int = 1000,
     device: str = "auto",
+    seed: int | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Embedding:
     """Some images of both domains as the network of a finished run sees them.
 
     At most `samples` of either domain: of the source equally many of every class, of the target any. The choice
-    depends on the seed of the run only. `run`, `root` and `device` are as in `evaluate`.
+    depends on the `seed` only, by default that of the run. `run`, `root` and `device` are as in `evaluate`.
     """
     samples, found = whole_number("samples", samples, minimum=1), read_run(run)
     config = at_root(found, root)
     torch_device = pick_device(device)
     network = network_of(found, torch_device).eval()
-    source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    source, target = domains_of(config)
     check_data(found, config.root, source=source, target=target)
-    of_source = balanced_selection(source.labels, samples, config.seed)
-    of_target = np.sort(random_batch(len(target.labels), min(samples, len(target.labels)), config.seed, 0))
+    seed = config.seed if seed is None else seed
+    of_source = balanced_selection(source.labels, samples, seed)
+    of_target = np.sort(random_batch(len(target.labels), min(samples, len(target.labels)), seed, 0))
     sides = [
         _side(network, domain, chosen, config, torch_device, progress)
         for domain, chosen in ((source, of_source), (target, of_target))

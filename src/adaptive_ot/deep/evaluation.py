@@ -19,8 +19,8 @@ IMAGES_AT_ONCE = 256
 
 
 def evaluation(network: Network, store: Store, config: Config) -> dict[str, Any]:
-    """The accuracies of a network on a labelled domain."""
-    predicted, usable = probabilities(network, store, config).argmax(1), store.usable
+    """The accuracies of a network on a labelled domain, on the images of known classes."""
+    predicted, usable = probabilities(network, store, config).argmax(1), store.usable & store.domain.known
     return accuracies(predicted[usable], store.labels[usable], store.domain.classes)
 
 
@@ -38,23 +38,32 @@ def accuracies(predicted: np.ndarray, labels: np.ndarray, classes: tuple[str, ..
     return {"accuracy": float(right.mean()), "mean_class_accuracy": mean, "per_class": per_class}
 
 
-@torch.no_grad()
 def probabilities(network: Network, store: Store, config: Config) -> np.ndarray:
     """Class probabilities (columns) of every image (rows), averaged over its crops; processes share the work."""
+    return embedded(network, store, config)[1].cpu().numpy()
+
+
+@torch.no_grad()
+def embedded(
+    network: Network, store: Store, config: Config, chosen: np.ndarray | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Features and class probabilities of every image, or of those with some indices; processes share the work."""
     was_training = network.training
     network.eval()
-    count, ranks = len(store), world_size()
-    own = np.arange(count)[rank() * count // ranks : (rank() + 1) * count // ranks]
+    chosen = np.arange(len(store)) if chosen is None else chosen
+    count, ranks = len(chosen), world_size()
+    own = chosen[rank() * count // ranks : (rank() + 1) * count // ranks]
     step = max(1, IMAGES_AT_ONCE // (10 if config.test_crops == "ten" else 1))
     parts = [own[start : start + step] for start in range(0, len(own), step)]
-    found = [torch.zeros(0, network.classifier.out_features, device=store.device)]
+    sizes = network.classifier.in_features, network.classifier.out_features
+    found = [tuple(torch.zeros(0, size, device=store.device) for size in sizes)]
     with computing(store.device, config):
-        found += [outputs(network, pixels, config)[1] for pixels in store.batches(parts)]
+        found += [outputs(network, pixels, config) for pixels in store.batches(parts)]
     network.train(was_training)
     store.agree()
-    gathered = gather(torch.cat(found))
-    require_finite("probabilities of classes", gathered)
-    return gathered.cpu().numpy()
+    features, likely = (gather(torch.cat(each)) for each in zip(*found, strict=True))
+    require_finite("probabilities of classes", likely)
+    return features, likely
 
 
 def outputs(network: Network, pixels: torch.Tensor, config: Config) -> tuple[torch.Tensor, torch.Tensor]:

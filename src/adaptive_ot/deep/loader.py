@@ -12,7 +12,7 @@ import torch
 from adaptive_ot.deep.config import Config, method_named
 from adaptive_ot.deep.data.augment import augment, draw_views
 from adaptive_ot.deep.data.batches import balanced_batch, random_batch
-from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.data.domain import domains_of
 from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.distributed import rank, world_size
 from adaptive_ot.deep.training import ImageBatch
@@ -21,7 +21,7 @@ from adaptive_ot.errors import InvalidInput
 
 def open_stores(config: Config, device: torch.device, report: Callable[[str], None]) -> tuple[Store, Store]:
     """The images of source and target; `report` is called with lines on the progress."""
-    source, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    source, target = domains_of(config)
     if len(source.classes) < 2:
         given = f"{', '.join(source.classes)} alone"
         raise InvalidInput(f"source '{config.source}'", "must have at least two classes", given, "Add another.")

@@ -6,6 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +16,14 @@ from adaptive_ot._validation import describe
 from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config
 from adaptive_ot.deep.data.domain import digest
+from adaptive_ot.deep.data.images import median_side
 from adaptive_ot.deep.data.stores import Store
-from adaptive_ot.deep.device import computing, pick_device, settle_threads
+from adaptive_ot.deep.device import computing, default_threads, pick_device, settle_threads, threads_restored
 from adaptive_ot.deep.distributed import any_process, process_group, rank
 from adaptive_ot.deep.evaluation import evaluation
 from adaptive_ot.deep.loader import open_stores, paired_batches
 from adaptive_ot.deep.methods.method import Alignment, require_finite
+from adaptive_ot.deep.open_set import open_set_figures
 from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import RunDirectory, open_run
 from adaptive_ot.deep.training import ImageBatch, Training
@@ -30,6 +33,9 @@ from adaptive_ot.workbench.runs import on_signal
 
 # Steps between two fetches of numbers, for each of which the device has to wait.
 LOG_EVERY = 10
+
+# A network from scratch gains nothing from images that are this much larger than the files.
+MUCH_LARGER = 3
 
 # The result reports means over the last part of the run.
 LAST_PART = 0.1
@@ -84,18 +90,21 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
     device = pick_device(config.device)
     seeded = [device] if device.type == "cuda" else []  # the generators that steps seed are restored
     signals = _Signals()
-    with process_group(), signals.handled(), torch.random.fork_rng(devices=seeded):
+    with process_group(), signals.handled(), torch.random.fork_rng(devices=seeded), threads_restored():
         source, target = open_stores(config, device, loading)
         with _directory(config, source, target) as directory:
             if directory.result is not None:
                 return Result.of(directory.result, config.output)
-            settle_threads()
+            begun = {"seconds": 0.0, "bad_images": [], "threads": default_threads(config.network, device)}
+            begin = directory.checkpoint or Checkpoint(0, {}, begun)
+            threads = begin.notes.get("threads", torch.get_num_threads())  # earlier versions did not record it
+            settle_threads(threads)
             training = Training(config, len(source.domain.classes), device)
-            begin = directory.checkpoint or Checkpoint(0, {}, {"seconds": 0.0, "bad_images": []})
             if begin.tensors:
                 training.restore(begin)
-            elif config.weights is None and config.network != "convnet":
-                note(0, f"{config.network} starts from scratch: with weights it would know images already")
+            else:
+                for text in _remarks(config, source):
+                    note(0, text)
             if begin.fallback:
                 note(begin.step, f"goes on from step {begin.step}: newer checkpoints are damaged ({begin.fallback})")
             clock = time.perf_counter() - begin.notes["seconds"]
@@ -120,7 +129,7 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                 stops = any_process(signals.stop_requested) and not last
                 if stops or (keep_network if last else done % config.checkpoint_every == 0):
                     bad = _bad_images(begin, source, target)
-                    notes = {"seconds": time.perf_counter() - clock, "bad_images": bad}
+                    notes = {"seconds": time.perf_counter() - clock, "bad_images": bad, "threads": threads}
                     tensors = training.tensors()
                     require_finite(f"network after step {done}", *tensors.values())
                     directory.save(Checkpoint(done, tensors, notes))
@@ -128,8 +137,22 @@ def train(config: Config, *, progress: Callable[[Progress], None] | None = None,
                     raise Interrupted(done)
             bad = _bad_images(begin, source, target)
             result = _result(config, directory.lines(), time.perf_counter() - clock, len(bad))
+            if config.unknown == "keep":
+                result = replace(result, open_set=open_set_figures(training.network, source, target, config))
             directory.finish(result.record())
             return result
+
+
+def _remarks(config: Config, source: Store) -> Iterator[str]:
+    """What a user should know before a network learns from scratch."""
+    if config.weights is not None:
+        return
+    if config.network != "convnet":
+        yield f"{config.network} starts from scratch: with weights it would know images already"
+    side = median_side(source.domain.images)
+    if MUCH_LARGER * side <= config.crop:
+        sizes = f"images of {side} x {side} pixels are enlarged to {config.crop} x {config.crop}"
+        yield f"{sizes}, which takes time and adds nothing: set resize and crop to {side} or a little more"
 
 
 @contextmanager

@@ -24,6 +24,9 @@ class Result(Checked):
         Mean over the last tenth of the run; None for methods without a plan.
     plan_purity
         The share of that mass between images of one class. An oracle, too.
+    open_set
+        With unknown classes in the target, for every score (see docs/deep.md): its label-free threshold, and how well
+        it tells the unknown images. The accuracies above are those on images of known classes, none rejected.
     steps, seconds
         Length of the training.
     bad_images
@@ -43,6 +46,7 @@ class Result(Checked):
     seconds: NotNegative
     bad_images: Natural
     output: Path
+    open_set: dict[str, dict[str, float]] | None = None
 
     def record(self) -> dict[str, Any]:
         """The content of result.json."""
@@ -51,4 +55,5 @@ class Result(Checked):
     @classmethod
     def of(cls, record: Mapping[str, Any], output: Path) -> Result:
         """The result with this `record`."""
-        return restored(cls, {**record, "output": output}, output, "result.json")
+        added = {"open_set": None}  # earlier versions did not have it
+        return restored(cls, {**added, **record, "output": output}, output, "result.json")

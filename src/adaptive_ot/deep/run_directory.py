@@ -43,6 +43,9 @@ RUN, METRICS, CHECKPOINTS, RESULT = "run.json", "metrics.jsonl", "checkpoints", 
 # Other images or weights in the files are noticed by digests in the data of a run.
 FREE = ("output", "root", "weights", "device", "workers", "storage", "checkpoint_every")
 
+# Fields that earlier versions did not have, with the values they worked with: their runs can go on.
+ADDED = {"source_classes": [], "unknown": "refuse"}
+
 # Everything else in a line of the metrics is a number.
 KINDS = {"step": Natural, "per_class": dict[str, float]}
 
@@ -156,7 +159,7 @@ def read_run(path: Path) -> Run:
     """Read a run from its directory, without changing anything."""
     path = checked("run", path, Path)
     record = _read_run(path)
-    return Run(path, restored(Config, record["config"], path, RUN), record, _result(path))
+    return Run(path, restored(Config, ADDED | record["config"], path, RUN), record, _result(path))
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -166,7 +169,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recorded config that the result depends on."""
-    return {name: value for name, value in config.items() if name not in FREE}
+    return {name: value for name, value in config.items() if name not in FREE and ADDED.get(name, ...) != value}
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, Any]:

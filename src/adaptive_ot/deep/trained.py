@@ -12,7 +12,7 @@ import torch
 
 from adaptive_ot._validation import choice, describe
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.data.domain import Domain, digest, read_domains
+from adaptive_ot.deep.data.domain import UNKNOWN, Domain, digest, domains_of
 from adaptive_ot.deep.data.images import ImageFile
 from adaptive_ot.deep.data.stores import Store, decoded_parts
 from adaptive_ot.deep.device import computing, memory_format, pick_device
@@ -20,6 +20,7 @@ from adaptive_ot.deep.evaluation import IMAGES_AT_ONCE, evaluation, outputs
 from adaptive_ot.deep.loop import Progress
 from adaptive_ot.deep.methods.method import require_finite
 from adaptive_ot.deep.networks import Network, build_network
+from adaptive_ot.deep.open_set import DECISIVE, Seen, open_set_figures, unmatched_share_of
 from adaptive_ot.deep.result import Result
 from adaptive_ot.deep.run_directory import Run, read_run
 from adaptive_ot.errors import InvalidInput
@@ -34,12 +35,16 @@ class Predictions(NamedTuple):
         Every usable image, the name of its class, and the probability of that class.
     bad
         The unusable images, each with the reason.
+    unmatched
+        With unknown classes in the target, the share of every usable image that matches no image of the source. Where
+        it exceeds the threshold of the run, the label is "unknown"; the probability is still that of a known class.
     """
 
     files: list[Path]
     labels: list[str]
     confidence: np.ndarray
     bad: list[tuple[str, str]]
+    unmatched: np.ndarray | None = None
 
 
 def evaluate(
@@ -67,10 +72,15 @@ def evaluate(
     config = config if test_crops is None else replace(config, test_crops=test_crops)
     torch_device = pick_device(device)
     network = network_of(found, torch_device)
-    _, target = read_domains(config.dataset, config.root, config.source, config.target, config.target_classes)
+    source, target = domains_of(config)
     store = Store(target, config, torch_device, lambda _: None)
     check_data(found, config.root, target=target)
-    return replace(Result.of(found.result or {}, found.path), **evaluation(network, store, config))
+    result = replace(Result.of(found.result or {}, found.path), **evaluation(network, store, config))
+    if config.unknown == "refuse":
+        return result
+    check_data(found, config.root, source=source)
+    known = Store(source, config, torch_device, lambda _: None, labelled=True)
+    return replace(result, open_set=open_set_figures(network, known, store, config))
 
 
 @torch.no_grad()
@@ -78,6 +88,7 @@ def predict(
     run: Path,
     images: Sequence[Path],
     *,
+    root: Path | None = None,
     on_bad_image: Literal["error", "skip"] = "error",
     device: str = "auto",
     progress: Callable[[Progress], None] | None = None,
@@ -90,6 +101,8 @@ def predict(
         The directory of the run.
     images
         Files.
+    root
+        Where the dataset is now, of a run with unknown classes in the target; by default, where it was.
     on_bad_image
         "error" raises a `DataError` for the first unusable image; "skip" leaves such images out.
     device
@@ -104,20 +117,46 @@ def predict(
     config, torch_device = found.config, pick_device(device)
     network = network_of(found, torch_device).eval()
     classes = found.record["data"]["classes"]
-    files, bad, scores = [], [], [np.zeros((0, len(classes)), np.float32)]
+    sizes = config.bottleneck, len(classes)
+    files, bad, seen = [], [], [tuple(torch.zeros(0, size, device=torch_device) for size in sizes)]
     pictures = [ImageFile(str(path), str(path)) for path in images]
     with computing(torch_device, config):
         for part in decoded_parts(pictures, config.resize, torch_device, IMAGES_AT_ONCE, skip=on_bad_image == "skip"):
             bad += [(error.path, error.reason) for error in part.errors]
             files += [images[at] for at in part.indices]
             if part.indices:
-                scores.append(outputs(network, part.pixels, config)[1].float().cpu().numpy())
+                seen.append(outputs(network, part.pixels, config))
             if progress:
                 progress(Progress(part.done, len(images), {}))
-    probabilities = np.concatenate(scores)
-    require_finite("probabilities of classes", torch.from_numpy(probabilities))
-    labels = [classes[at] for at in probabilities.argmax(1)]
-    return Predictions(files, labels, probabilities.max(1, initial=0.0), bad)
+    images_seen = Seen(*(torch.cat(each).float() for each in zip(*seen, strict=True)))
+    require_finite("probabilities of classes", images_seen.probabilities)
+    probabilities = images_seen.probabilities.cpu().numpy()
+    labels, confidence = [classes[at] for at in probabilities.argmax(1)], probabilities.max(1, initial=0.0)
+    if config.unknown == "refuse":
+        return Predictions(files, labels, confidence, bad)
+    unmatched = _unmatched(found, root, network, torch_device, images_seen)
+    limit = _limit(found)
+    labels = [UNKNOWN if share > limit else label for share, label in zip(unmatched, labels, strict=True)]
+    return Predictions(files, labels, confidence, bad, unmatched)
+
+
+def _limit(run: Run) -> float:
+    """The unmatched share above which an image is called unknown."""
+    figures = (Result.of(run.result or {}, run.path).open_set or {}).get(DECISIVE, {})
+    if "threshold" not in figures:
+        rule, given = f"must hold a result.json with the threshold of '{DECISIVE}'", "one without"
+        raise InvalidInput(f"run '{run.path}'", rule, given, "Restore it, or train it again.")
+    return figures["threshold"]
+
+
+def _unmatched(run: Run, root: Path | None, network: Network, device: torch.device, images: Seen) -> np.ndarray:
+    """The unmatched share of new images, which needs the images of the run."""
+    config = at_root(run, root)
+    source, target = domains_of(config)
+    check_data(run, config.root, source=source, target=target)
+    known = Store(source, config, device, lambda _: None, labelled=True)
+    others = Store(target, config, device, lambda _: None)
+    return unmatched_share_of(network, known, others, config)(images)
 
 
 def at_root(run: Run, root: Path | None) -> Config:

@@ -114,6 +114,29 @@ def trained(of: Result, chosen: str, judged: str) -> dict[str, str | None]:
     }
 
 
+# Columns of a table of scores that tell unknown images, and what they mean.
+OPEN_SET = (
+    ("score", "AUROC", "OS*", "unknown", "H-score", "rejected"),
+    "How well each score tells images of unknown classes, in percent. The threshold of each is set without labels; OS* "
+    "is the accuracy averaged over the known classes, unknown the share of the unknown images that are rejected, and "
+    "H-score the harmonic mean of both. The unmatched share decides what is called unknown.",
+)
+
+
+def open_set(figures: dict[str, dict[str, float]]) -> list[list[str]]:
+    """
+    Examples
+    --------
+    >>> open_set({"entropy": {"threshold": 0.5, "rejected": 0.25, "os_star": 0.875}})
+    [['entropy', '', '87.5', '', '', '25.0']]
+    """
+    names = "auroc", "os_star", "unknown_accuracy", "h_score", "rejected"
+    return [
+        [score, *(f"{100 * each[name]:.1f}" if name in each else "" for name in names)]
+        for score, each in figures.items()
+    ]
+
+
 def evaluated(of: Result) -> dict[str, str | None]:
     return {
         "accuracy": f"{of.accuracy:.1%} of the target's images, after the last step",

@@ -6,13 +6,14 @@ import hashlib
 import re
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from adaptive_ot.deep import Config, configure, train
-from adaptive_ot.deep.data.domain import digest, read_domains
+from adaptive_ot.deep.data.domain import digest, domains_of
 from adaptive_ot.deep.networks import build_network
+from adaptive_ot.deep.open_set import DECISIVE as DECISIVE_SCORE
 from adaptive_ot.deep.run_directory import CHECKPOINTS, decisive
 from adaptive_ot.deep.weights import digest_of
 from adaptive_ot.errors import InvalidInput
@@ -53,6 +54,10 @@ class DeepBenchmark:
             "plan_purity": result.plan_purity,
             "seconds": result.seconds,
         }
+        if result.open_set:
+            decisive_figures = result.open_set[DECISIVE_SCORE].items()
+            numbers |= {name: value for name, value in decisive_figures if name not in ("threshold", "auroc")}
+            numbers |= {f"auroc_{score}": each["auroc"] for score, each in result.open_set.items() if "auroc" in each}
         if config.on_bad_image == "skip":
             numbers["bad_images"] = result.bad_images
         if not self.keep_checkpoints:
@@ -167,7 +172,7 @@ def _data(config: Config, tasks: Iterable[str]) -> tuple[dict[str, Any], int]:
     digests, classes = {}, 0
     for task in tasks:
         names = task.split(":")
-        source, target = read_domains(config.dataset, config.root, names[0], names[1], config.target_classes)
+        source, target = domains_of(replace(config, source=names[0], target=names[1]))
         digests[task] = {"source": digest(source), "target": digest(target)}
         classes = len(source.classes)
     return digests, classes

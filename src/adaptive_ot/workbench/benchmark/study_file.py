@@ -17,10 +17,10 @@ from adaptive_ot.workbench.files import check_input, trouble
 
 # Fields of a training run that differ between cells, that all rows share, and that make a row.
 OF_CELLS = {"source", "target", "output", "seed"}
-OF_DATA = {"dataset", "root", "target_classes"}
+OF_DATA = {"dataset", "root", "source_classes", "target_classes", "unknown"}
 OF_ROWS = {"method", "settings"}
 FIELDS = {each.name for each in fields(Config)} - OF_CELLS
-TOP = FIELDS - OF_ROWS | {"published", "tasks", "seeds", "methods", "keep_checkpoints"}
+TOP = FIELDS - OF_ROWS | {"published", "protocol", "tasks", "seeds", "methods", "keep_checkpoints"}
 ROW = FIELDS - OF_DATA | {"published", "tasks", "seeds", "name"}
 
 

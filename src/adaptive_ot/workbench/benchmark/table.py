@@ -6,11 +6,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_ot.workbench.benchmark.literature import ABOUT as ABOUT_PUBLISHED
+from adaptive_ot.workbench.benchmark.literature import AS_PUBLISHED, literature
 from adaptive_ot.workbench.benchmark.study import Outcome, Study
 from adaptive_ot.workbench.environment import environment
 from adaptive_ot.workbench.files import write_atomically
@@ -76,7 +79,8 @@ def markdown(study: Study, outcomes: list[Outcome]) -> str:
         for name, part, chosen in by_condition(study, outcomes):
             parts += [f"## {name}\n", markdown(part, chosen)]
         return "\n".join(parts)
-    parts = [accuracies(study, outcomes), about, _other_numbers(study, outcomes), failures(outcomes)]
+    numbers = [accuracies(study, outcomes), about, _other_numbers(study, outcomes)]
+    parts = [*numbers, _beside_the_literature(study, outcomes), failures(outcomes)]
     return "\n".join(part for part in parts if part)
 
 
@@ -209,6 +213,23 @@ def _other_numbers(study: Study, outcomes: list[Outcome]) -> str:
     methods, columns = other_columns(study, outcomes)
     note = f"\n{ABOUT_ORACLES}\n" if any(ORACLE_MARK in column.heading for column in columns) else ""
     return _table("method", methods, columns) + note if columns else ""
+
+
+def _beside_the_literature(study: Study, outcomes: list[Outcome]) -> str:
+    """Our means, of the last and of the best iterate, and those of the literature on the same protocol."""
+    published = literature(study)
+    if not published:
+        return ""
+    rows = list(zip(study.methods, _column("mean", Percent.of(study, outcomes)).texts, repeat("last"), strict=False))
+    for method in study.methods:
+        best = _mean(outcomes, method, "best_accuracy", ".1%").removesuffix("%")
+        rows.append((method, best or FAILED, "best"))
+    ours = len(rows)
+    rows += [(each.method, f"{each.mean:.1f}", each.iterate) for each in published]
+    methods, means, iterates = map(list, zip(*rows, strict=True))
+    origins = ["this benchmark"] * ours + [AS_PUBLISHED] * len(published)
+    columns = [Column("mean", means), Column("iterate", iterates), Column("from", origins)]
+    return f"{_table('method', methods, columns)}\n{ABOUT_PUBLISHED}\n"
 
 
 def other_columns(study: Study, outcomes: list[Outcome]) -> tuple[list[str], list[Column]]:

@@ -17,7 +17,7 @@ app = App(
 )
 COMMANDS = (
     *("solve:solve", "path:path", "match:match", "adapt:adapt", "benchmark:benchmark", "train:train", "train:evaluate"),
-    *("train:predict", "report:report", "figures:figures", "doctor:doctor", "demo:demo"),
+    *("train:predict", "select:select", "report:report", "figures:figures", "doctor:doctor", "demo:demo"),
 )
 for command in COMMANDS:
     app.command(f"{__package__}.{command}")

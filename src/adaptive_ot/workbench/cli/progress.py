@@ -1,11 +1,13 @@
 """Progress bars for long solves, for work in steps, for benchmarks, and for trainings.
 
-A bar is shown on stderr if that is a terminal, and disappears when the work is done.
+A bar is shown on stderr if that is a terminal, and disappears when the work is done. Otherwise trainings and benchmarks
+print a line now and then.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,8 @@ from rich.text import Text
 from adaptive_ot import Progress
 from adaptive_ot.workbench.cli.show import printable
 from adaptive_ot.workbench.wording import counted
+
+SECONDS_BETWEEN_LINES = 30
 
 if TYPE_CHECKING:
     from rich import progress
@@ -75,11 +79,12 @@ def steps_bar(total: int | None = None) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def cells_bar() -> Iterator[Callable[[CellStarted], None] | None]:
-    """A bar for the cells of a benchmark, with the time that is left; None without a terminal."""
+def cells_bar() -> Iterator[Callable[[CellStarted], None]]:
+    """A bar for the cells of a benchmark, with the time that is left; lines without a terminal."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield None
+        line = lines_now_and_then(console)
+        yield lambda now: line(f"{now.done:,} of {counted(now.total, 'cell')} done, now {now.cell}")
         return
     # Cells take from a fraction of a second to minutes: the estimate looks far back.
     with _counting_bar(console, speed_estimate_period=3600) as (bar, task):
@@ -88,15 +93,22 @@ def cells_bar() -> Iterator[Callable[[CellStarted], None] | None]:
 
 @contextmanager
 def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None] | None]:
-    """A bar for the steps of a training, with its losses and the time that is left; only notes without a terminal."""
+    """A bar for the steps of a training, with its losses and the time that is left; lines without a terminal."""
     console = Console(stderr=True)
+    line = lines_now_and_then(console)
 
     def note(now: deep.Progress) -> None:
         if now.note:
-            console.print(printable(now.note), markup=False, highlight=False, soft_wrap=True)
+            _print(console, now.note)
+
+    def note_or_line(now: deep.Progress) -> None:
+        note(now)
+        if not now.note:
+            done = f"{now.step:,} of {now.iterations:,}"
+            line(now.loading or (f"step {done}: {training_state(now)}" if now.losses else done))
 
     if not (wanted and console.is_terminal):
-        yield note if wanted else None
+        yield note_or_line if wanted else None
         return
     with _counting_bar(console) as (bar, task):
 
@@ -108,6 +120,24 @@ def training_bar(wanted: bool = True) -> Iterator[Callable[[deep.Progress], None
                 bar.update(task, description=printable(now.loading))
 
         yield report
+
+
+def lines_now_and_then(console: Console) -> Callable[[str], None]:
+    """Print a text if `SECONDS_BETWEEN_LINES` have passed since the one before it, or since now."""
+    last = time.monotonic()
+
+    def line(text: str) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= SECONDS_BETWEEN_LINES:
+            last = now
+            _print(console, text)
+
+    return line
+
+
+def _print(console: Console, text: str) -> None:
+    console.print(printable(text), markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from adaptive_ot.workbench.cli import outputs, show
 from adaptive_ot.workbench.cli.options import Flag, Output, Whole, Words, named
 from adaptive_ot.workbench.cli.progress import steps_bar, training_bar
 from adaptive_ot.workbench.files import as_csv, write_atomically
-from adaptive_ot.workbench.wording import counted, evaluated, trained
+from adaptive_ot.workbench.wording import OPEN_SET, counted, evaluated, open_set, trained
 
 if TYPE_CHECKING:
     from adaptive_ot import deep
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # Fields of a run that are not options: they belong into the file of --config.
 IN_FILES = (
     *("bottleneck", "learning_rate", "learning_rate_decay", "learning_rate_power", "head_factor", "momentum"),
-    *("weight_decay", "passes", "deterministic", "compile", "resize", "crop", "flip"),
+    *("weight_decay", "passes", "deterministic", "compile", "flip"),
 )
 
 
@@ -54,6 +54,9 @@ class TrainOptions:
         "aot" (the default), "deepjdot", "jumbot", "mpot", "rot", "dann", "cdan", "alda", "caco" or "source-only".
     published
         The settings of the method's paper for this dataset, rather than the defaults.
+    protocol
+        "partial": only those classes in the target that the literature keeps, and ten crops in evaluations; of
+        office31, office-home and visda.
     settings
         A setting of the method, as in --set beta=1.5; repeat it for several.
     config
@@ -73,12 +76,19 @@ class TrainOptions:
         As PyTorch names it; "auto" is a GPU if there is one.
     precision
         "auto" is bf16 on a GPU, float32 elsewhere.
+    resize, crop
+        Pixels to which every side of an image is stretched, and those on a side of the part that the network sees.
     crop_kind
         What a step sees of an image: a part of random size and shape, a part of fixed size, or all of it.
     test_crops
         What an evaluation sees: the centre, or ten crops whose probabilities are averaged.
+    source_classes
+        A class that the source keeps; repeat it for several. All, if not given.
     target_classes
-        A class that the target keeps; repeat it for several. All, if not given.
+        A class that the target keeps, likewise.
+    unknown
+        What to do about classes of the target that the source does not have: refuse them, or keep their images, which
+        evaluations and predictions then call unknown.
     on_bad_image
         What to do about an image that cannot be used: stop with an error, or leave it out.
     storage
@@ -98,6 +108,7 @@ class TrainOptions:
     output: Output
     method: str | None = None
     published: Flag = False
+    protocol: str | None = None
     settings: Annotated[Words, Parameter(name="--set")] = None
     config: Path | None = None
     network: str | None = None
@@ -107,9 +118,13 @@ class TrainOptions:
     seed: Whole | None = None
     device: str | None = None
     precision: Literal["auto", "float32", "tf32", "bf16"] | None = None
+    resize: Whole | None = None
+    crop: Whole | None = None
     crop_kind: Literal["resized", "random", "none"] | None = None
     test_crops: Literal["centre", "ten"] | None = None
+    source_classes: Annotated[Words, Parameter(name="--source-class")] = None
     target_classes: Annotated[Words, Parameter(name="--target-class")] = None
+    unknown: Literal["refuse", "keep"] | None = None
     on_bad_image: Literal["error", "skip"] | None = None
     storage: Literal["auto", "device", "stream"] | None = None
     workers: Whole | None = None
@@ -135,7 +150,10 @@ def train(*, options: TrainOptions) -> int:
     from adaptive_ot.deep.distributed import process_group, rank
 
     names = [field.name for field in fields(TrainOptions)]
-    with named(*names, settings="--set", target_classes="--target-class"), process_group():
+    with (
+        named(*names, settings="--set", source_classes="--source-class", target_classes="--target-class"),
+        process_group(),
+    ):
         config = options.configured()
         speaks = rank() == 0  # of several processes, one prints
         with training_bar(speaks) as progress:
@@ -195,6 +213,7 @@ def predict(
     /,
     *images: Path,
     output: Output,
+    root: Path | None = None,
     on_bad_image: Literal["error", "skip"] = "error",
     device: str = "auto",
 ) -> int:
@@ -207,7 +226,10 @@ def predict(
     images
         Image files, and directories that are searched for them.
     output
-        Where to write the classes, as .csv: file, label, confidence.
+        Where to write the classes, as .csv: file, label, confidence; of a run that keeps unknown classes also the
+        share that matches no source image.
+    root
+        Where the dataset is now, of a run that keeps unknown classes; where it was, if not given.
     on_bad_image
         What to do about a file that cannot be used: stop with an error, or leave it out.
     device
@@ -217,11 +239,13 @@ def predict(
 
     outputs.check_output(output, (".csv",), inputs=images)
     found = _images(images)
-    with named("device", "on_bad_image"), training_bar() as progress:
-        predictions = deep.predict(run, found, on_bad_image=on_bad_image, device=device, progress=progress)
-    columns = zip(predictions.files, predictions.labels, predictions.confidence, strict=True)
-    rows = ((os.fspath(file), label, f"{confidence:.6g}") for file, label, confidence in columns)
-    content = as_csv(["file", "label", "confidence"], rows)
+    with named("device", "on_bad_image", "root"), training_bar() as progress:
+        options: Any = {"root": root, "on_bad_image": on_bad_image, "device": device}
+        predictions = deep.predict(run, found, **options, progress=progress)
+    columns: dict[str, Any] = {"confidence": predictions.confidence, "unmatched": predictions.unmatched}
+    columns = {name: [f"{each:.6g}" for each in values] for name, values in columns.items() if values is not None}
+    rows = zip(map(os.fspath, predictions.files), predictions.labels, *columns.values(), strict=True)
+    content = as_csv(["file", "label", *columns], rows)
     write_atomically("--output", output, lambda file: file.write(content))
     bad = "; ".join(f"{name}: {reason}" for name, reason in predictions.bad[:3])
     show.title(f"{counted(len(predictions.files), 'image')} by {run}")
@@ -295,3 +319,9 @@ def _show_classes(of: deep.Result) -> None:
     for name, accuracy in of.per_class.items():
         table.add_row(Text(show.printable(name)), f"{accuracy:.1%}")
     Console().print(table)
+    if of.open_set:
+        headings, _ = OPEN_SET
+        table = Table(*headings, box=None, header_style="cyan", padding=(0, 2))
+        for row in open_set(of.open_set):
+            table.add_row(*row)
+        Console().print(table)

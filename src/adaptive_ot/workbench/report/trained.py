@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from adaptive_ot import plot
 from adaptive_ot.deep.config import Config
-from adaptive_ot.deep.data.domain import read_domains
+from adaptive_ot.deep.data.domain import UNKNOWN, domains_of
 from adaptive_ot.deep.device import pick_device
 from adaptive_ot.deep.embedding import Embedding, Side, embed
 from adaptive_ot.deep.methods.aot import AOT
@@ -30,6 +31,11 @@ CAPACITIES = (
     "Sources do not weigh the same: classes of the source may send more where they seem frequent in the target."
 )
 NEIGHBOURS = "The class of a target image is taken from its neighbours in the target, not from its own prediction."
+EVALUATED = (
+    "The network sees these images as in an evaluation: BatchNorm uses running statistics of both domains together. "
+    "Mass and purity of the result were measured in training, where each domain has the statistics of its own batches, "
+    "and may be higher."
+)
 
 JUDGED = "judged by labels of the target, which the training never sees"
 
@@ -47,6 +53,9 @@ def page_of(path: Path, *, root: Path | None, samples: int, device: str, report:
     elif result:
         parts.append(Note(f"How the training went cannot be drawn: {METRICS} holds no numbers.", "warning"))
     parts += _classes(result, lines)
+    if result and result.open_set:
+        heading, text = wording.OPEN_SET
+        parts.append(Table("Unknown classes", heading, wording.open_set(result.open_set), text))
     if result:
         parts += _explored(path, config, root, samples, device, report)
     parts.append(folded("Configuration", config.record()))
@@ -94,7 +103,7 @@ def _explored(
     """The plan over some images, or a note why there is none. Wrong arguments of the caller are refused."""
     pick_device(device)
     if root is not None:
-        read_domains(config.dataset, root, config.source, config.target, config.target_classes)
+        domains_of(replace(config, root=root))
     try:
         embedding = embed(path, root=root, samples=samples, device=device, progress=report)
     except AdaptiveOTError as error:
@@ -114,6 +123,7 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
     solution = method.match(embedding.pair())
     if not solution.status.succeeded:
         parts.append(Note(f"The plan is not as precise as asked: {solution.status.value}.", "warning"))
+    classes = *classes, UNKNOWN
     problem, names = solution.problem, np.array(classes)
     caption = (
         f"{len(source.names):,} images of {config.source}, as many of every class as there are, and "
@@ -123,6 +133,8 @@ def _matched(embedding: Embedding, config: Config) -> list[Part]:
         caption = f"{caption} {CAPACITIES}"
     if method.neighbours is not None:
         caption = f"{caption} {NEIGHBOURS}"
+    if config.passes == "two":
+        caption = f"{caption} {EVALUATED}"
     picture = drawn(lambda: plot.label_plan(solution, names[source.labels], names[target.labels]))
     heading, text = BY_CLASS
     parts.append(Picture(heading, *picture, text, caption))
