@@ -41,6 +41,7 @@ values, means, deviations = [0.25, 0.5, 1.0], [70.0, 80.0, 75.0], [1.0, 1.0, 1.0
 beta = plot.Curve("beta", values, means, deviations, default=0.5)
 methods, tasks, accuracies = ["AOT", "source only"], ["a -> b", "b -> a"], [[80.0, 70.0], [75.0, np.nan]]
 another = []
+on_a_torus = lambda seed: np.random.default_rng(seed).random((30, 3))
 aot.solve(rng.random((40, 40)) - 0.5, solver=aot.Entropic(1.0), progress=another.append)
 """,
     "docs/report.md": """
