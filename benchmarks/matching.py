@@ -3,8 +3,9 @@
     pip install lapx lapcpp ortools
     python benchmarks/matching.py [batches matrices lists] [--records 3500000]
 
-All solvers of a part take turns in one process, so that a slow spell of the machine meets all of them, and the fastest
-turn of each counts. What a solver must be given the problem (clipping at zero) is part of its time.
+All solvers of a part take turns in one process, and the turn of least processor time of each counts, in all threads
+together: other work on the machine hardly changes it. What a solver must be given the problem (clipping at zero) is
+part of its time.
 
 The candidate pairs of `lists` are made here: records of entities of which 70 % have a record on the other side, and 13
 random candidates in blocks of 200. Evidence is normal, 8 +- 4 for the same entity and -3 +- 4 for others, and the score
@@ -33,13 +34,13 @@ MOST_PAIRS_FOR_OR_TOOLS = 500_000
 
 
 def fastest(solvers: dict[str, Callable[[], Any]], turns: int) -> dict[str, float]:
-    """Seconds of the fastest turn of each solver."""
+    """Seconds of processor time of the fastest turn of each solver."""
     seconds = dict.fromkeys(solvers, np.inf)
     for _ in range(turns):
         for name, solve in solvers.items():
-            started = time.perf_counter()
+            started = time.process_time()
             solve()
-            seconds[name] = min(seconds[name], time.perf_counter() - started)
+            seconds[name] = min(seconds[name], time.process_time() - started)
     return seconds
 
 
@@ -54,7 +55,7 @@ def costs_of(rng: np.random.Generator, kind: str, shape: tuple[int, int, int], s
 
 
 def batches() -> list[dict[str, Any]]:
-    """Microseconds a problem, for batches of 256."""
+    """Microseconds of processor time for a problem, in batches of 256."""
     import lap
     import lapcpp
 
@@ -78,7 +79,7 @@ def batches() -> list[dict[str, Any]]:
 
 
 def matrices() -> list[dict[str, Any]]:
-    """Milliseconds for one matrix."""
+    """Milliseconds of processor time for one matrix."""
     import lap
     import lapcpp
 
