@@ -10,9 +10,18 @@ from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.certify import Certificate, certify
 from adaptive_ot.costs import DistanceCost, JointCost
+from adaptive_ot.distributed import SolutionPart
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.error_rate import ErrorRate
-from adaptive_ot.errors import AdaptiveOTError, DataError, Infeasible, InvalidInput, MissingDependency, NotConverged
+from adaptive_ot.errors import (
+    AdaptiveOTError,
+    DataError,
+    Infeasible,
+    InvalidInput,
+    MissingDependency,
+    NotConverged,
+    ProcessLost,
+)
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.match import match, match_frames
@@ -49,10 +58,12 @@ __all__ = [
     "NotConverged",
     "Problem",
     "ProblemBatch",
+    "ProcessLost",
     "Progress",
     "SoftKL",
     "Solution",
     "SolutionBatch",
+    "SolutionPart",
     "Status",
     "Suggestion",
     "certify",

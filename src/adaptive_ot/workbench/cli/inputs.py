@@ -6,7 +6,7 @@ import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import numpy as np
 from cyclopts import Parameter
@@ -22,6 +22,23 @@ _COST = "Cost matrix, sources x targets, of any sign; or the source points, one 
 _TARGETS = "Target points, one a row; then the first file holds the source points."
 Cost = Annotated[Path, Parameter(help=_COST)]
 Targets = Annotated[Path | None, Parameter(help=_TARGETS)]
+
+
+class Share(NamedTuple):
+    """Which rows of a file a process reads: it is number `number` of so many."""
+
+    number: int
+    of: int
+
+    def part(self, rows: Any) -> Any:
+        """These rows of an array."""
+        if self == WHOLE or not rows.ndim:
+            return rows
+        n = len(rows)
+        return rows[n * self.number // self.of : n * (self.number + 1) // self.of]
+
+
+WHOLE = Share(0, 1)
 
 
 @Parameter(name="*")
@@ -53,9 +70,14 @@ class ProblemOptions:
         """All files of the problem, none of which may be overwritten."""
         return cost, targets, *self.weight_files.values()
 
-    def read_cost(self, cost: Path, targets: Path | None, default_reach: float | None = None) -> Any:
-        """The cost matrix, or the cost of two point clouds."""
+    def read_cost(
+        self, cost: Path, targets: Path | None, default_reach: float | None = None, share: Share = WHOLE
+    ) -> Any:
+        """The cost matrix, or the cost of two point clouds, with the share of the sources that a process has."""
         if targets is None:
+            if share != WHOLE:
+                given, remedy = f"{share.of} and a cost matrix", "Start it without torchrun, or give two point files."
+                raise InvalidInput("the number of processes", "must be 1 for a cost matrix", given, remedy)
             if self.reach is not None:
                 remedy = "Give the target points too, or omit --reach."
                 raise InvalidInput("--reach", "goes with two point files", "one file", remedy)
@@ -64,11 +86,12 @@ class ProblemOptions:
         if reach is None:
             remedy = "Give --reach, the distance beyond which a match no longer pays off."
             raise InvalidInput("--reach", "is needed with two point files", "none", remedy)
-        return DistanceCost(read_points("x", cost), read_points("z", targets), reach)
+        return DistanceCost(read_points("x", cost, share), read_points("z", targets), reach)
 
-    def read_weights(self) -> dict[str, np.ndarray]:
-        """The weights of the sides that have a file."""
-        return {name: _read_weights(_option(name), path) for name, path in self.weight_files.items()}
+    def read_weights(self, share: Share = WHOLE) -> dict[str, np.ndarray]:
+        """The weights of the sides that have a file, with the share of the sources that a process has."""
+        shares = {"source_weights": share, "target_weights": WHOLE}
+        return {name: _read_weights(_option(name), path, shares[name]) for name, path in self.weight_files.items()}
 
     def named(self, cost: Path) -> AbstractContextManager[None]:
         """Let error messages about arrays name the options and files they came from."""
@@ -89,18 +112,18 @@ def read_cost(path: Path) -> np.ndarray | sparse.csr_array:
     return cost
 
 
-def read_points(argument: str, path: Path) -> np.ndarray:
-    """Points, one a row; in an .npz the array "x" or the only one."""
-    return _read(argument, path, key="x")
+def read_points(argument: str, path: Path, share: Share = WHOLE) -> np.ndarray:
+    """Points, one a row; in an .npz the array "x" or the only one. A share of an .npy file is read alone."""
+    return share.part(_read(argument, path, key="x", mapped=share != WHOLE))
 
 
-def _read_weights(argument: str, path: Path) -> np.ndarray:
+def _read_weights(argument: str, path: Path, share: Share) -> np.ndarray:
     """Weights, in a .csv as one row or one column; in an .npz the array "weights" or the only one."""
     weights = _read(argument, path, key="weights")
-    return weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights
+    return share.part(weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights)
 
 
-def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
+def _read(argument: str, path: Path, key: str, sparse_too: bool = False, mapped: bool = False) -> Any:
     name, suffix = f"{argument} file '{path}'", path.suffix.lower()
     check_input(name, path, READABLE)
     with trouble(name, f"must be a valid {suffix} file"), warnings.catch_warnings():
@@ -112,6 +135,8 @@ def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
                 return _read_npz(name, file, key, sparse_too)
             check_header(file, path.stat().st_size)
             file.seek(0)
+            if mapped:
+                return np.lib.format.open_memmap(path, mode="r")
             return np.lib.format.read_array(file, allow_pickle=False)
 
 
