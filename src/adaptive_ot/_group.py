@@ -341,7 +341,7 @@ def successes(outcomes: Sequence[Any], first: int = 0) -> Sequence[Any]:
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, dict) and "failure" in outcome:
-            raise revived(outcome["failure"], rank)
+            raise revived(outcome["failure"], rank, named=True)
     return outcomes
 
 
@@ -356,12 +356,12 @@ def failure(error: BaseException) -> Message:
     }
 
 
-def revived(found: Mapping[str, Any], rank: int, named: bool = True) -> AdaptiveOTError:
+def revived(found: Mapping[str, Any], rank: int, named: bool = False) -> AdaptiveOTError:
     """The exception that a process failed with, which is `named` in the message where that helps."""
     kind, arguments = getattr(errors, found["type"], None), found["arguments"]
     if not (isinstance(kind, type) and issubclass(kind, AdaptiveOTError) and arguments):
         return ProcessLost(rank, found["text"])
-    if issubclass(kind, InvalidInput) and named and rank:
+    if issubclass(kind, InvalidInput) and named:
         arguments = [*arguments[:2], f"{arguments[2]}, in process {rank} of the group", *arguments[3:]]
     return kind(*arguments)
 

@@ -12,7 +12,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost, PointCost, as_cost
-from adaptive_ot.distributed import Options, solve_in_group
+from adaptive_ot.distributed import Options, SolutionPart, solve_in_group
 from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch, solve_on_gpu
 from adaptive_ot.entropic.solver import Entropic, solve_entropic
 from adaptive_ot.errors import InvalidInput, NotConverged
@@ -29,9 +29,17 @@ class Keywords(TypedDict, total=False):
     solver: Exact | Entropic | None
     progress: Callable[[Progress], None] | None
     raise_if_not_converged: bool
-    group: Any
 
 
+@overload
+def solve(
+    cost: PointCost | Callable[[], PointCost],
+    source_weights: Any = None,
+    target_weights: Any = None,
+    *,
+    group: Any,
+    **keywords: Unpack[Keywords],
+) -> SolutionPart: ...
 @overload
 def solve(
     cost: PointCost | Sequence[Sequence[float]],

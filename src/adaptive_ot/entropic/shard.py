@@ -89,6 +89,6 @@ class SoftminShard(Shard):
         sums = found.columns, np.array([found.value])
         return Shares(joined=(found.factors, found.rows), added=sums, lowest=(found.lowest,))
 
-    def marginals(self, dtype: str) -> Shares:
+    def sums(self, dtype: str) -> Shares:
         rows, columns = self.transport.marginals(np.dtype(dtype))
         return Shares(joined=(rows,), added=(columns,))

@@ -91,7 +91,7 @@ class ShardedSoftmin(Oracle):
     def marginals(
         self, at: RowUpdate, rule: RowRule, factors: Factors, dtype: np.dtype
     ) -> tuple[np.ndarray, np.ndarray]:
-        found = self.team.call("marginals", {"dtype": dtype.str})
+        found = self.team.call("sums", {"dtype": dtype.str})
         return found.joined[0], found.added[0]
 
     def _hold_all(self, at: RowUpdate, rule: RowRule, weights: np.ndarray | None = None) -> None:
