@@ -279,6 +279,8 @@ class Team:
 
     def _broadcast(self, array: np.ndarray) -> np.ndarray:
         """The array of the leader."""
+        if self.size == 1:
+            return array
         from torch import distributed
 
         tensor = self._put(array)
@@ -288,6 +290,8 @@ class Team:
 
     def _reduced(self, own: Shares) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """In the leader, the sums and the lowest entries over all processes."""
+        if self.size == 1:
+            return own.added, own.lowest
         from torch import distributed
 
         ways = distributed.ReduceOp.SUM, distributed.ReduceOp.MIN

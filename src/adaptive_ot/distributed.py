@@ -64,9 +64,10 @@ class Given(NamedTuple):
     def description(self) -> Message:
         """What has to be the same in all processes, by argument, and the number of sources, which need not."""
         cost = self.cost
-        numbers = cost.class_weight, cost.offset, getattr(cost, "kappa", None) or cost.distance_weight
+        scale = getattr(cost, "kappa", None) or cost.distance_weight  # the scale-free one depends on the sources
+        numbers = {"distance": scale, "class": cost.class_weight, "offset": cost.offset}
         same = {
-            "cost": f"{type(cost).__name__} with {', '.join(f'{number:.17g}' for number in numbers)}",
+            "cost": f"{type(cost).__name__} ({', '.join(f'{name} {value:.17g}' for name, value in numbers.items())})",
             "x": f"{cost.kind.dtype} with {cost.dimension} columns",
             "p": f"{cost.classes} classes",
             "z": f"{cost.shape[1]} points{digest(cost.arrays[1])}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -160,6 +161,8 @@ def _read_together(cost: Path, targets: Path | None, options: SolveOptions, team
     """The task of each process of a team; what one cannot read stops all of them."""
     import numba
 
+    if not team.leads:
+        logging.getLogger("adaptive_ot").setLevel(logging.ERROR)  # the first one says that it compiles
     # Processes on one machine share its cores.
     numba.set_num_threads(max(1, numba.get_num_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
     tasks: list[Task] = []
