@@ -86,6 +86,8 @@ def main(folder, rank, size):
     said = {name: outcome(call) for name, call in refusals(rank, size, group).items()}
     said |= {name: command_line(arguments, rank, size) for name, arguments in commands(folder).items()}
     if size == 3:
+        some = distributed.new_group([1, 2])
+        said["some"] = outcome(lambda: solve_among_some(rank, some))
         said |= lose_a_process(rank, group, brief)
     Path(folder, f"said-{size}-{rank}.json").write_text(json.dumps(said))
     os._exit(0)  # the processes are no longer connected
@@ -106,6 +108,14 @@ def solve_all(folder, rank, size, group):
             write(folder, f"{name}-{size}", whole)
         if name == "weighted":
             write(folder, f"part-{size}-{rank}", part)
+
+
+def solve_among_some(rank, group):
+    """The processes of rank 1 and 2; that of rank 0 does not belong to the group."""
+    x, z, *_ = clouds(30, 20)
+    rows = slice(0, 10) if rank == 1 else slice(10, 30)
+    part = aot.solve(aot.DistanceCost(x[rows], z, reach=1.0), solver=aot.Entropic(0.1), group=group)
+    return [part.value, part.rows.start, part.gathered() is None]
 
 
 def write(folder, name, solution):
@@ -339,6 +349,17 @@ def test_each_has_its_part(folder, size):
         assert float(part["mass"]) == pytest.approx(0.5)
         place = f"rows {rows.start} to {rows.stop - 1}" if count else "no rows"
         assert f"{place} of 240 x 200" in str(part["text"])
+
+
+def test_a_group_may_have_some_of_the_processes(said):
+    outside, first = said(3, "some")
+    assert outside.startswith("InvalidInput: group must be a group that this process belongs to")
+    x, z, *_ = clouds(30, 20)
+    value, start, waits = json.loads(first.lower())
+    assert value == pytest.approx(
+        aot.solve(aot.DistanceCost(x, z, reach=1.0), solver=aot.Entropic(0.1)).value, abs=1e-10
+    )
+    assert (start, waits) == (0, False)
 
 
 LAST = {2: "process 1", 3: "process 2"}

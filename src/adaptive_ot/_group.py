@@ -307,7 +307,7 @@ class Team:
     def _put(self, array: np.ndarray) -> Any:
         import torch
 
-        tensor = torch.from_numpy(np.ascontiguousarray(array).reshape(array.shape))
+        tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
         return tensor.cuda() if self.on_gpu else tensor
 
 
@@ -355,7 +355,7 @@ def failure(error: BaseException) -> Message:
     plain = all(each is None or isinstance(each, str | int | float) for each in arguments)
     return {
         "type": type(error).__name__,
-        "arguments": [str(each) if isinstance(each, str) else each for each in arguments] if plain else None,
+        "arguments": [*arguments] if plain else None,
         "text": f"{type(error).__name__}: {error}" if str(error) else type(error).__name__,
     }
 
