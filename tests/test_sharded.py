@@ -3,80 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 import adaptive_ot as aot
-from adaptive_ot._group import Shares, Team, packed, unpacked
-from adaptive_ot._shard import Cuts, Shard, ShardedCost
-from adaptive_ot.costs import PointCost
+from adaptive_ot._group import packed, unpacked
 from adaptive_ot.entropic import cpu
-from adaptive_ot.entropic.shard import SoftminShard
 from adaptive_ot.entropic.solver import solve_entropic
 from adaptive_ot.exact.limits import LIMITS
 from adaptive_ot.exact.pricing import PointPricing
-from adaptive_ot.exact.shard import PricingShard
-from adaptive_ot.exact.sharded import SharedPoints, SharedPricing, among_lowest
+from adaptive_ot.exact.sharded import SharedPricing, among_lowest
 from adaptive_ot.exact.solver import solve_exact
 from adaptive_ot.problem import Problem
-
-
-def silent(_):
-    """No progress."""
-
-
-class Table(Team):
-    """A team whose processes take turns in this one. Messages go through bytes, as between processes."""
-
-    def __init__(self, shards: Sequence[Shard]) -> None:
-        self.shards, self.service, self.ranks = shards, shards[0], list(range(len(shards)))
-        self.calls: list[str] = []
-
-    def call(self, name, everyone=None, parts=None) -> Shares:
-        self.calls.append(name)
-        parts = [{}] * self.size if parts is None else parts
-        everyone = everyone or {}
-        shares = [
-            getattr(shard, name)(**unpacked(packed({**everyone, **part})))
-            for shard, part in zip(self.shards, parts, strict=True)
-        ]
-        joined, added, lowest = (list(zip(*answers, strict=True)) for answers in zip(*shares, strict=True))
-        return Shares(
-            tuple(map(np.concatenate, joined)),
-            tuple(np.sum(each, axis=0) for each in added),
-            tuple(np.minimum.reduce(each) for each in lowest),
-        )
-
-
-def clouds(n, m, dimension, seed=0, classes=0):
-    rng = np.random.default_rng(seed)
-    x, z = rng.normal(size=(n, dimension)), rng.normal(size=(m, dimension)) + 0.3
-    if not classes:
-        return aot.DistanceCost(x, z, reach=1.2)
-    scores = rng.random((n + m, classes))
-    return aot.JointCost(x, z, scores[:n], scores[n:], alpha=0.3)
-
-
-def weights(n, m, seed=0):
-    rng = np.random.default_rng(seed)
-    mu, nu = rng.random(n) * (rng.random(n) < 0.9), rng.random(m) * (rng.random(m) < 0.9)
-    return mu / mu.sum(), nu / nu.sum()
-
-
-def sharded(cost: PointCost, mu, nu, marginals, counts) -> tuple[Problem, Table]:
-    """The same problem in the leader of a table whose shards have so many rows each, and the table."""
-    cuts = Cuts(counts)
-    parts = [SoftminShard(cost.between(cost.x[part], cost.z, cost.p[part], cost.q), marginals) for part in cuts.parts]
-    table = Table(parts)
-    mu, nu = marginals.checked(mu, nu)
-    table.call("begin", {"nu": nu, "distance_weight": cost.distance_weight}, cuts.of({"mu": mu}))
-    some = ShardedCost.places_sampled(cuts.total)
-    whole = ShardedCost(table, cuts, table.service.cost, (cost.x[some], cost.p[some]))
-    return Problem(whole, mu, nu, marginals), table
-
+from shards import point_cost, sharded, silent, tabled, weights
 
 MODELS = [
     aot.AtMost(),
@@ -91,7 +32,7 @@ MODELS = [
 @pytest.mark.parametrize("entropy", ["augmented", "product", "counting"])
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.title)
 def test_shards_ascend_as_one(model, entropy):
-    cost, (mu, nu) = clouds(60, 45, 3, classes=2), weights(60, 45)
+    cost, (mu, nu) = point_cost(60, 45, 3, classes=2), weights(60, 45)
     nu = (
         nu if isinstance(model, aot.Equal) else 1.3 * nu
     )  # with the same total, a constant would be free elsewhere, too
@@ -120,7 +61,7 @@ def test_newton_steps_are_solved_together(monkeypatch, most_equations, way):
     monkeypatch.setattr(cpu, "FEW_PER_COLUMN", 10_000 if way == "sparse" else 0)
     monkeypatch.setattr(cpu, "MOST_EQUATIONS", most_equations)
     monkeypatch.setattr("adaptive_ot.entropic.sharded.MOST_EQUATIONS", most_equations)
-    cost, (mu, nu) = clouds(150, 120, 2), weights(150, 120)
+    cost, (mu, nu) = point_cost(150, 120, 2), weights(150, 120)
     solver = aot.Entropic(0.003)
     problem, table = sharded(cost, mu, nu, aot.AtMost(), [70, 80])
     found = solve_entropic(problem, solver, silent, lambda *_: math.nan)
@@ -135,7 +76,7 @@ def test_newton_steps_are_solved_together(monkeypatch, most_equations, way):
 
 
 def test_float32_is_rounded_down_by_shard():
-    cost = clouds(40, 30, 3)
+    cost = point_cost(40, 30, 3)
     single = aot.DistanceCost(cost.x.astype(np.float32), cost.z.astype(np.float32), reach=1.2)
     mu, nu = weights(40, 30)
     alone = aot.solve(single, mu, nu, solver=aot.Entropic(0.1))
@@ -145,15 +86,24 @@ def test_float32_is_rounded_down_by_shard():
     assert found.source_potential.dtype == np.float32
 
 
-def tabled(cost, shards) -> SharedPoints:
-    table = Table([PricingShard(cost, aot.AtMost()) for _ in range(shards)])
-    return SharedPoints.of(cost, table)
+def test_shards_ascend_as_one_in_torch(monkeypatch):
+    """As on GPUs without Triton."""
+    pytest.importorskip("torch")
+    from adaptive_ot.entropic.gpu import TorchSoftmin
+
+    monkeypatch.setattr("adaptive_ot.entropic.shard.softmin_for", lambda cost: TorchSoftmin(cost, "cpu"))
+    cost, (mu, nu) = point_cost(40, 30, 3), weights(40, 30)
+    alone = aot.solve(cost, mu, nu, marginals=aot.FixedMass(0.4), solver=aot.Entropic(0.1))
+    problem, _ = sharded(cost, mu, nu, aot.FixedMass(0.4), [13, 0, 27])
+    found = solve_entropic(problem, aot.Entropic(0.1), silent, lambda *_: math.nan)
+    assert found.value == pytest.approx(alone.value, abs=1e-10)
+    np.testing.assert_allclose(found.target_potential, alone.target_potential, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("shards", [2, 3, 5])
 @pytest.mark.parametrize(("n", "m", "dimension", "classes"), [(70, 50, 3, 0), (40, 90, 6, 4), (2100, 30, 1, 0)])
 def test_shards_price_as_one(n, m, dimension, classes, shards):
-    cost = clouds(n, m, dimension, classes=classes)
+    cost = point_cost(n, m, dimension, classes=classes)
     alone, shared = PointPricing(cost), SharedPricing(tabled(cost, shards))
     rng = np.random.default_rng(1)
     for scale in (0.0, 0.3, 3.0):
@@ -175,7 +125,7 @@ def test_shards_price_as_one(n, m, dimension, classes, shards):
 
 
 def test_points_are_sent_again_when_another_pricing_asks():
-    cost = tabled(clouds(20, 10, 2), 2)
+    cost = tabled(point_cost(20, 10, 2), 2)
     first, second = SharedPricing(cost), SharedPricing(cost.between(cost.x[::-1], cost.z, cost.p, cost.q))
     f = np.zeros(20)
     before = first.minima(f)[0]
@@ -193,7 +143,7 @@ def test_the_simplex_gets_the_same_pairs(model, dimension):
     limits = LIMITS._replace(
         few_pairs=0, few_pairs_per_node=0, searched_entries=0, shared_pairs=0, coarsest_points=16, points_in_cells=4
     )
-    cost, (mu, nu) = clouds(90, 70, dimension), weights(90, 70)
+    cost, (mu, nu) = point_cost(90, 70, dimension), weights(90, 70)
     problem = Problem.build(cost, mu, nu, model)
     alone = solve_exact(problem, aot.Exact(), silent, limits)
     for shards in (2, 3):
