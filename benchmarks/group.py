@@ -1,6 +1,6 @@
 """How one problem between points scales over processes: time, and what they say to each other.
 
-    python benchmarks/group.py [--size 12000] [--exact-size 20000] [--processes 1 2]
+    python benchmarks/group.py [--size 8200] [--exact-size 40000] [--processes 1 2]
 
 Standard normal points in R^16, uniform weights. Each process has one thread. `alone` is a solve without a group. The
 processor time of the busiest process is what a solve would take if every process had a core of its own and the others
@@ -101,8 +101,8 @@ def together(solver: str, size: int, processes: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=12_000)
-    parser.add_argument("--exact-size", type=int, default=20_000)
+    parser.add_argument("--size", type=int, default=8200)
+    parser.add_argument("--exact-size", type=int, default=40_000)
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--child", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -84,7 +84,7 @@ def main(folder, rank, size):
     group, brief = distributed.group.WORLD, distributed.new_group(timeout=timedelta(seconds=SECONDS_TO_ANSWER))
     solve_all(folder, rank, size, group)
     said = {name: outcome(call) for name, call in refusals(rank, size, group).items()}
-    said |= {name: command_line(arguments, rank, size) for name, arguments in commands(folder).items()}
+    said |= {name: command_line(arguments, rank, size) for name, arguments in commands(folder, rank).items()}
     if size == 3:
         some = distributed.new_group([1, 2])
         said["some"] = outcome(lambda: solve_among_some(rank, some))
@@ -181,7 +181,7 @@ def refusals(rank, size, group):
     }
 
 
-def commands(folder):
+def commands(folder, rank):
     """What is typed behind torchrun."""
     x, z = str(Path(folder, "x.npy")), str(Path(folder, "z.npy"))
     torn, weights = str(Path(folder, "torn.npy")), str(Path(folder, "weights.npy"))
@@ -207,6 +207,7 @@ def commands(folder):
         "cli output": ["solve", x, z, "--reach", "1.5", "-o", str(Path(folder, "nowhere", "plan.npz"))],
         "cli steps": ["solve", x, z, "--reach", "1.5", "--epsilon", "0.01", "--max-iterations", "5"],
         "cli path": ["path", x, z],
+        "cli short": ["solve", str(Path(folder, f"x{rank}.npy")), z, "--reach", "1.5"],
     }
 
 
@@ -261,6 +262,8 @@ def folder(tmp_path_factory):
     x, z, _, _, mu, _ = clouds(101, 80)
     np.save(folder / "x.npy", x)
     np.save(folder / "z.npy", z)
+    for rank in range(3):  # not the same on every machine
+        np.save(folder / f"x{rank}.npy", x[rank:])
     np.save(folder / "weights.npy", mu)
     (folder / "torn.npy").write_bytes((folder / "x.npy").read_bytes()[:-8])
     environment = os.environ | {
@@ -450,6 +453,7 @@ def test_the_command_line_speaks_once(said, size, folder):
         ("cli output", 2, "must lie in a directory that exists"),
         ("cli steps", 3, "stopped at the iteration limit"),
         ("cli path", 2, "path runs in one process"),
+        ("cli short", 2, "must be the same for every process"),
     ],
 )
 @pytest.mark.parametrize("size", SIZES)

@@ -169,9 +169,13 @@ def _read_together(cost: Path, targets: Path | None, options: SolveOptions, team
 
     def read() -> dict[str, Any]:
         tasks.append(Task.read(cost, targets, options, Share(team.rank, team.size)))
-        return {}
+        return {"bytes": cost.stat().st_size}
 
-    team.exchange(read)
+    sizes = [each["bytes"] for each in team.exchange(read)]
+    for rank, size in enumerate(sizes):
+        if size != sizes[0]:
+            given = f"{sizes[0]:,} bytes for process 0 and {size:,} for process {rank}"
+            raise InvalidInput(f"x file '{cost}'", "must be the same for every process", given, "Copy it again.")
     return tasks[0]
 
 
