@@ -13,8 +13,9 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
 
+from adaptive_ot._group import process_group
 from adaptive_ot.deep import distributed
-from adaptive_ot.deep.distributed import gather, process_group, rank, with_global_batch_norm, world_size
+from adaptive_ot.deep.distributed import gather, rank, with_global_batch_norm, world_size
 from adaptive_ot.deep.networks import build_network
 from adaptive_ot.errors import InvalidInput
 from processes import torchrun

@@ -12,8 +12,9 @@ pytest.importorskip("adaptive_ot.deep", exc_type=ImportError)
 import torch
 from safetensors.torch import load_file
 
+from adaptive_ot._group import process_group
 from adaptive_ot.deep import Interrupted, Progress, configure, train
-from adaptive_ot.deep.distributed import process_group, rank, world_size
+from adaptive_ot.deep.distributed import rank, world_size
 from patterns import SIZE, metrics, save_folders, save_patterns, small_run
 from processes import torchrun
 

@@ -44,6 +44,13 @@ another = []
 on_a_torus = lambda seed: np.random.default_rng(seed).random((30, 3))
 aot.solve(rng.random((40, 40)) - 0.5, solver=aot.Entropic(1.0), progress=another.append)
 """,
+    "docs/distributed.md": """
+import os
+import numpy as np
+os.environ |= {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+for name in ("x.npy", "z.npy"):
+    np.save(name, np.random.default_rng(0).random((20, 2)))
+""",
     "docs/report.md": """
 import numpy as np
 from adaptive_ot.workbench.cli import main
@@ -80,7 +87,7 @@ Image.fromarray(pixels).save("one.png")
 """,
 }
 # In processes of their own: SKADA changes settings of scikit-learn, a method of the reader's own would stay registered.
-APART = ["docs/deep.md", "docs/integrations.md", "docs/migration.md"]
+APART = ["docs/deep.md", "docs/distributed.md", "docs/integrations.md", "docs/migration.md"]
 
 
 def blocks(page: Path) -> list[str]:

@@ -13,7 +13,9 @@ import pytest
 import adaptive_ot as aot
 from adaptive_ot._arrays import ArrayKind, rounded_down
 from adaptive_ot.entropic import solver as solver_module
+from adaptive_ot.entropic.solver import solve_entropic
 from budget import mostly_slow
+from shards import point_cost, sharded, silent, weights
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -264,3 +266,15 @@ def test_wrong_points_on_the_gpu(as_on_gpu, wrong):
 def test_smallest_clouds(monkeypatch, n):
     found = streamed(monkeypatch, aot.DistanceCost(np.zeros((n, 0)), np.zeros((1, 0)), 1.0), solver=aot.Entropic(0.1))
     assert found.mass == pytest.approx(n, abs=0.01)
+
+
+def test_shards_on_gpus_ascend_as_one(monkeypatch):
+    monkeypatch.setattr("adaptive_ot.entropic.shard.softmin_for", lambda cost: streaming.StreamedSoftmin(cost, DEVICE))
+    cost, (mu, nu) = point_cost(40, 30, 3), weights(40, 30)
+    alone = aot.solve(cost, mu, nu, solver=aot.Entropic(0.5))
+    problem, table = sharded(cost, mu, nu, aot.AtMost(), [13, 0, 27])
+    found = solve_entropic(problem, aot.Entropic(0.5), silent, lambda *_: math.nan)
+    assert found.value == pytest.approx(alone.value, abs=1e-9)
+    assert found.gap == pytest.approx(alone.gap, abs=1e-8)
+    moved = np.concatenate([shard.transport.times(np.eye(30)) for shard in table.shards])
+    np.testing.assert_allclose(moved, alone.plan.toarray(), rtol=0, atol=1e-9)

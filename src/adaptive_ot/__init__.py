@@ -13,6 +13,7 @@ from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch
 from adaptive_ot.certify import Certificate, certify
 from adaptive_ot.costs import DistanceCost, JointCost
+from adaptive_ot.distributed import SolutionPart
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.error_rate import ErrorRate
 from adaptive_ot.errors import (
@@ -23,6 +24,7 @@ from adaptive_ot.errors import (
     MissingDependency,
     NotConverged,
     OutOfRange,
+    ProcessLost,
 )
 from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
@@ -69,10 +71,12 @@ __all__ = [
     "Outliers",
     "Problem",
     "ProblemBatch",
+    "ProcessLost",
     "Progress",
     "SoftKL",
     "Solution",
     "SolutionBatch",
+    "SolutionPart",
     "Status",
     "Suggestion",
     "certify",

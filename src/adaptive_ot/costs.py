@@ -71,6 +71,10 @@ class Cost(ABC):
         for start in range(0, n, step):
             yield start, self.block(start, min(start + step, n))
 
+    def row_minima(self) -> np.ndarray:
+        """The smallest cost of every source; +inf if all its pairs are forbidden."""
+        return np.concatenate([np.zeros(0), *(rows.min(axis=1, initial=np.inf) for _, rows in self.blocks())])
+
     def column_minima(self, f: np.ndarray) -> np.ndarray:
         """The smallest C_ij - f_i of every target; +inf if all its pairs are forbidden."""
         lowest = np.full(self.shape[1], np.inf)
@@ -241,7 +245,7 @@ class PointCost(Cost):
     def part(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         x, z, p, q = self.arrays
         chosen, wanted = rows.tolist(), columns.tolist()
-        return self._with(x[chosen], z[wanted], p[chosen], q[wanted]).block(0, len(rows))
+        return self.between(x[chosen], z[wanted], p[chosen], q[wanted]).block(0, len(rows))
 
     def entries(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
         costs = self.distance_weight * squared_distances(self.x, self.z, rows, columns) - self.offset
@@ -256,17 +260,20 @@ class PointCost(Cost):
     def _thinned(self, by_row: int, by_column: int) -> PointCost:
         """The cost of every so many points."""
         x, z, p, q = self.arrays
-        return self._with(x[::by_row], z[::by_column], p[::by_row], q[::by_column])
+        return self.between(x[::by_row], z[::by_column], p[::by_row], q[::by_column])
 
     def transposed(self) -> PointCost:
         x, z, p, q = self.arrays
-        return self._with(z, x, q, p)
+        return self.between(z, x, q, p)
 
-    def _with(self, *arrays: Any) -> PointCost:
-        """The cost of other points."""
+    def between(self, x: Any, z: Any, p: Any, q: Any) -> PointCost:
+        """The same cost between other points."""
         return PointCost(
             self.kind,
-            *arrays,
+            x,
+            z,
+            p,
+            q,
             distance_weight=self.distance_weight,
             class_weight=self.class_weight,
             offset=self.offset,
@@ -367,6 +374,7 @@ class JointCost(PointCost):
             distance_weight = beta * kappa / check.spread(median_squared_distance(to_numpy(source), to_numpy(target)))
         else:
             distance_weight = check.number("alpha", alpha, minimum=0.0)
+        self.kappa = kappa if alpha is None else None
         super().__init__(
             kind,
             source,
@@ -411,13 +419,17 @@ def squared_distances(x: np.ndarray, z: np.ndarray, rows: np.ndarray, columns: n
 
 def median_squared_distance(x: np.ndarray, z: np.ndarray) -> float:
     """The typical squared distance."""
-    n, m = len(x), len(z)
+    rows, columns = pairs_for_median(len(x), len(z))
+    return float(np.median(squared_distances(x, z, rows, columns))) if len(rows) else 0.0
+
+
+def pairs_for_median(n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs whose median distance is typical: all, or a fixed sample."""
     if n * m <= PAIRS_FOR_MEDIAN:
         rows, columns = (index.ravel() for index in np.indices((n, m)))
-    else:
-        rng = np.random.default_rng(0)
-        rows, columns = rng.integers(0, n, PAIRS_FOR_MEDIAN // 4), rng.integers(0, m, PAIRS_FOR_MEDIAN // 4)
-    return float(np.median(squared_distances(x, z, rows, columns))) if len(rows) else 0.0
+        return rows, columns
+    rng = np.random.default_rng(0)
+    return rng.integers(0, n, PAIRS_FOR_MEDIAN // 4), rng.integers(0, m, PAIRS_FOR_MEDIAN // 4)
 
 
 def _parts(pairs: int, width: int) -> Iterator[slice]:

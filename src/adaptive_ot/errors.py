@@ -8,6 +8,7 @@
     ├── DataError           (also a ValueError)    an image of a dataset cannot be used
     ├── Infeasible          (also a ValueError)    no plan satisfies the constraints
     ├── NotConverged        (also a RuntimeError)  a solver stopped early; has the best solution
+    ├── ProcessLost         (also a RuntimeError)  another process of a group failed or stopped
     └── MissingDependency   (also an ImportError)  an optional package is not installed
 """
 
@@ -138,6 +139,30 @@ class NotConverged(AdaptiveOTError, RuntimeError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class ProcessLost(AdaptiveOTError, RuntimeError):
+    """Another process of a group failed, stopped, or did not answer in time.
+
+    Examples
+    --------
+    >>> print(ProcessLost(2, "connection reset by peer"))
+    Process 2 of the group is lost: connection reset by peer. Look for its own error first; if it is only slow, give
+    init_process_group a longer timeout.
+    """
+
+    def __init__(self, rank: int | None, reason: str) -> None:
+        reason = reason.rstrip(". ")
+        super().__init__(rank, reason)
+        self.rank = rank
+        self.reason = reason
+
+    def __str__(self) -> str:
+        which = "A process" if self.rank is None else f"Process {self.rank}"
+        return (
+            f"{which} of the group is lost: {self.reason}. Look for its own error first; if it is only "
+            "slow, give init_process_group a longer timeout."
+        )
 
 
 class MissingDependency(AdaptiveOTError, ImportError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypedDict, Unpack, overload
 
 import numpy as np
@@ -12,6 +13,7 @@ from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
 from adaptive_ot.batch import ProblemBatch, SolutionBatch, is_batch
 from adaptive_ot.costs import ArrayCost, PointCost, as_cost
+from adaptive_ot.distributed import Options, SolutionPart, solve_in_group
 from adaptive_ot.entropic.batch import fits_one_program, solve_entropic_batch, solve_on_gpu
 from adaptive_ot.entropic.solver import Entropic, solve_entropic
 from adaptive_ot.errors import InvalidInput, NotConverged
@@ -23,7 +25,7 @@ from adaptive_ot.solution import Solution
 NO_GRADIENT = "Use aot.autodiff.transport_value or transport_plan, or pass {}.detach()."
 
 
-class Options(TypedDict, total=False):
+class Keywords(TypedDict, total=False):
     """The keywords of `solve`."""
 
     marginals: Marginals | tuple[Marginals, Marginals] | None
@@ -34,21 +36,30 @@ class Options(TypedDict, total=False):
 
 @overload
 def solve(
+    cost: PointCost | Callable[[], PointCost],
+    source_weights: Any = None,
+    target_weights: Any = None,
+    *,
+    group: Any,
+    **keywords: Unpack[Keywords],
+) -> SolutionPart: ...
+@overload
+def solve(
     cost: PointCost | Sequence[Sequence[float]],
     source_weights: Any = None,
     target_weights: Any = None,
-    **options: Unpack[Options],
+    **keywords: Unpack[Keywords],
 ) -> Solution: ...
 @overload
 def solve(
     cost: Sequence[Sequence[Sequence[float]]],
     source_weights: Any = None,
     target_weights: Any = None,
-    **options: Unpack[Options],
+    **keywords: Unpack[Keywords],
 ) -> SolutionBatch: ...
 @overload
 def solve(
-    cost: Any, source_weights: Any = None, target_weights: Any = None, **options: Unpack[Options]
+    cost: Any, source_weights: Any = None, target_weights: Any = None, **keywords: Unpack[Keywords]
 ) -> Any: ...  # the type of an array does not tell its number of dimensions
 def solve(
     cost: Any,
@@ -59,6 +70,7 @@ def solve(
     solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
     raise_if_not_converged: bool = True,
+    group: Any = None,
     **unknown: Any,
 ) -> Any:
     """Adaptive optimal transport: the plan of least cost whose marginals stay below the weights.
@@ -83,6 +95,11 @@ def solve(
         Called with a `Progress` several times a second during long solves.
     raise_if_not_converged
         Raise `NotConverged` rather than return a solution that misses its tolerance.
+    group
+        A group of `torch.distributed` whose processes all make this call: they solve one problem together. Each passes
+        the cost and weights of its own sources, and all targets, and gets the `SolutionPart` of its sources. Then,
+        `cost` may also be a function that makes the `DistanceCost` or `JointCost` of this process; what it raises in
+        one process, all of them raise. See docs/distributed.md.
 
     Returns
     -------
@@ -103,14 +120,12 @@ def solve(
     """
     if unknown:
         raise meant.keyword(*next(iter(unknown.items())))
+    options = partial(_checked, marginals, solver, progress)
+    if group is not None:
+        part = solve_in_group(group, cost, source_weights, target_weights, options, _solve_one)
+        return _converged(part) if raise_if_not_converged else part
     meant.no_gradient(NO_GRADIENT, cost=cost, source_weights=source_weights, target_weights=target_weights)
-    solver = Exact() if solver is None else solver
-    progress = (lambda _: None) if progress is None else progress
-    if not isinstance(solver, Exact | Entropic):
-        raise meant.solver(solver)
-    check.function("progress", progress)
-    marginals = as_marginals(marginals)
-    _check_combination(marginals, solver)
+    marginals, solver, progress = options()
     if isinstance(solver, Entropic) and not solver.wait and fits_one_program(cost, marginals):
         batch = solve_on_gpu(ProblemBatch.unchecked(cost, source_weights, target_weights, marginals), solver)
         return batch if cost.ndim == 3 else batch[0]
@@ -124,16 +139,27 @@ def solve(
         return batch
     problem = Problem.build(cost, source_weights, target_weights, marginals)
     solution = _solve_one(problem, solver, progress)
-    if raise_if_not_converged and not solution.status.succeeded:
-        raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g}, value {solution.value:.6g})", solution)
-    return solution
+    return _converged(solution) if raise_if_not_converged else solution
 
 
-def _check_combination(marginals: Marginals, solver: Exact | Entropic) -> None:
-    """Refuse models that a solver cannot solve."""
+def _checked(marginals: Any, solver: Any, progress: Any) -> Options:
+    """The options, with their defaults; models that a solver cannot solve are refused."""
+    solver = Exact() if solver is None else solver
+    progress = (lambda _: None) if progress is None else progress
+    if not isinstance(solver, Exact | Entropic):
+        raise meant.solver(solver)
+    check.function("progress", progress)
+    marginals = as_marginals(marginals)
     refusal = marginals.no_exact_form if isinstance(solver, Exact) else marginals.no_entropic_form
     if refusal is not None:
         raise InvalidInput("solver", refusal.rule, solver, refusal.remedy)
+    return Options(marginals, solver, progress)
+
+
+def _converged(solution: Solution) -> Solution:
+    if not solution.status.succeeded:
+        raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g}, value {solution.value:.6g})", solution)
+    return solution
 
 
 def _solve_one(problem: Problem, solver: Exact | Entropic, report: Callable[[Progress], None]) -> Solution:

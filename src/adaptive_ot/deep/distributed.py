@@ -8,9 +8,7 @@ gradient of a single process with the whole batch.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -18,9 +16,6 @@ from torch import distributed, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from adaptive_ot.errors import InvalidInput
-
-# Environment variables that torchrun sets.
-ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
 def rank() -> int:
@@ -31,25 +26,6 @@ def rank() -> int:
 def world_size() -> int:
     """The number of processes."""
     return distributed.get_world_size() if distributed.is_available() and distributed.is_initialized() else 1
-
-
-@contextmanager
-def process_group() -> Iterator[None]:
-    """Connect the processes that torchrun started; a single process needs no connection."""
-    if os.environ.get("WORLD_SIZE", "1") == "1" or distributed.is_initialized():
-        yield
-        return
-    missing = [name for name in ADDRESS if name not in os.environ]
-    if missing:
-        given = f"WORLD_SIZE without {', '.join(missing)}"
-        raise InvalidInput("the environment", "must be that of torchrun", given, "Start it with torchrun.")
-    if torch.cuda.is_available():
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
-    try:
-        yield
-    finally:
-        distributed.destroy_process_group()
 
 
 def gather(tensor: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from adaptive_ot._group import process_group
 from adaptive_ot._validation import describe
 from adaptive_ot.deep.checkpoint import Checkpoint
 from adaptive_ot.deep.config import Config
@@ -19,7 +20,7 @@ from adaptive_ot.deep.data.domain import digest
 from adaptive_ot.deep.data.images import median_side
 from adaptive_ot.deep.data.stores import Store
 from adaptive_ot.deep.device import computing, default_threads, pick_device, settle_threads, threads_restored
-from adaptive_ot.deep.distributed import any_process, process_group, rank
+from adaptive_ot.deep.distributed import any_process, rank
 from adaptive_ot.deep.evaluation import evaluation
 from adaptive_ot.deep.loader import open_stores, paired_batches
 from adaptive_ot.deep.methods.method import Alignment, require_finite

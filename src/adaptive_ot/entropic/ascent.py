@@ -10,7 +10,7 @@ With `SoftKL`, a row or column is due its weight times exp(-softness * potential
 is one more potential: like the row potentials, it is at its optimum for the target potentials. With `SoftKL`, so is the
 common constant of the target potentials, which is nearly free if tau is large.
 
-Functions marked `register_jitable` run as plain Python with any `Softmin`, and as compiled code for small problems,
+Functions marked `register_jitable` run as plain Python with any `Oracle`, and as compiled code for small problems,
 where the interpreter would take longer than the work itself.
 """
 

@@ -68,13 +68,20 @@ class CompiledSoftmin(Softmin):
     ) -> tuple[bool, np.ndarray]:
         if p.matrix is None:
             return False, right
-        if not len(p.matrix):
-            solved, x = solve_sparse(p, factors, growth, side, right)
+        gram = sparse_gram(p, factors, growth)
+        if gram is not None:
+            solved, x = solve_sparse(gram, side, right)
             if solved:
                 return True, x
         if right.size > MOST_EQUATIONS:
             return False, right
-        return solve_dense(gram_of(p, factors, growth), side, right)
+        return solve_dense(dense_gram(p, factors, growth), side, right)
+
+    def _gram(self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> Any:
+        if p.matrix is None:
+            return None
+        gram = sparse_gram(p, factors, growth)
+        return dense_gram(p, factors, growth) if gram is None and growth.size <= MOST_EQUATIONS else gram
 
     def _in_threads(self, rows: Callable[[int, int, np.ndarray], None], work: int) -> np.ndarray:
         """Sum what `rows(top, bottom, out)` adds to `out`, with the rows shared between threads."""
@@ -230,7 +237,7 @@ class TiledSoftmin(CompiledSoftmin):
             yield top, np.exp(scaling + at.h - costs / self.epsilon)
 
 
-def gram_of(p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:
+def dense_gram(p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:
     """G^T diag(factors) G for the plan G_ij = P_ij growth_j."""
     if len(p.matrix):
         plan = np.sqrt(factors)[:, None] * p.matrix * growth
@@ -240,23 +247,34 @@ def gram_of(p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> np.nda
     return gram
 
 
-def solve_sparse(
-    p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
-) -> tuple[bool, np.ndarray]:
-    """`solve_dense` where few columns share a row: a sparse factorisation, with Woodbury's formula."""
+def sparse_gram(p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> Any:
+    """`dense_gram` as a sparse matrix, if P is sparse and few columns share a row; otherwise None."""
     from scipy import sparse
-    from scipy.sparse.linalg import splu
 
-    if not np.isfinite(growth.sum() + factors.sum() + right.sum()):
-        return False, right
+    if len(p.matrix) or not np.isfinite(growth.sum() + factors.sum()):
+        return None
     matters = p.values > NO_MATTER
     rows = np.repeat(np.arange(factors.size), np.diff(p.ends))[matters]
     columns = p.indices[matters]
     values = p.values[matters] * growth[columns] * np.sqrt(factors[rows])
-    plan = sparse.csr_array((values, (rows, columns)), shape=(factors.size, right.size))
-    matrix = sparse.csc_array(sparse.eye_array(right.size) * (1 + RIDGES[0]) - plan.T @ plan)
-    if matrix.nnz > FEW_PER_COLUMN * right.size:
+    plan = sparse.csr_array((values, (rows, columns)), shape=(factors.size, growth.size))
+    gram = plan.T @ plan
+    return gram if is_few(gram) else None
+
+
+def is_few(gram: Any) -> bool:
+    """Whether a factorisation of one minus this matrix pays off."""
+    return gram.nnz <= FEW_PER_COLUMN * gram.shape[0]
+
+
+def solve_sparse(gram: Any, side: np.ndarray, right: np.ndarray) -> tuple[bool, np.ndarray]:
+    """`solve_dense` where few columns share a row: a sparse factorisation, with Woodbury's formula."""
+    from scipy import sparse
+    from scipy.sparse.linalg import splu
+
+    if not np.isfinite(gram.data.sum() + right.sum()):
         return False, right
+    matrix = sparse.csc_array(sparse.eye_array(right.size) * (1 + RIDGES[0]) - gram)
     try:
         factor = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
     except RuntimeError:  # singular

@@ -6,7 +6,8 @@ exp(h_j - C_ij / epsilon) / (row sum):
 - `update_rows(h, rule)`: the sum of every row and, once a rule has scaled each row, the sum of every column.
 - `curvature(at, rule, weights, x)`: the product  G^T diag(weights) G x  with the plan G that `update_rows` found.
 
-A `Softmin` answers both, with Numba or NumPy on the CPU and with torch on a GPU; the solver need not know which.
+An `Oracle` answers both, and the solver need not know how. A `Softmin` is an oracle of one process, with Numba or NumPy
+on the CPU and with torch on a GPU; `sharded` has the one of several processes.
 
 Exponentials are the expensive part, so they are kept as a matrix P that is row-stochastic at the column scalings h0 for
 which it was computed ("stabilised scaling"). For h near h0, P times exp(h - h0) gives the sums without any further
@@ -150,79 +151,35 @@ def row_factors(potential: Any, reference: Any, log_sums: Any, weights: Any) -> 
     return (np.sqrt(weights) * np.exp(potential + reference + log_sums)) ** 2
 
 
-class Softmin(ABC):
-    """Sums over all pairs of one cost, from a P that is kept where it fits; `scale` sets the epsilon."""
+class Oracle(ABC):
+    """Sums over all pairs of one cost; `scale` sets the epsilon."""
 
+    shape: tuple[int, int]
     conditions = Conditions()
 
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self.shape, self.epsilon = shape, 1.0
-        self.kept: RowStochastic | None = None
-        self.log_sums = np.full(shape[0], -np.inf)  # the last known ones, a guess for the next
-
+    @abstractmethod
     def scale(self, epsilon: float) -> None:
         """Compute all further sums at this epsilon."""
-        if epsilon != self.epsilon:
-            self.log_sums = self.log_sums * (self.epsilon / epsilon)
-            self.epsilon, self.kept = epsilon, None
 
     def refine(self) -> bool:
         """Compute further sums at this epsilon more precisely; False if they are as precise as they can be."""
         return False
 
+    @abstractmethod
     def update_rows(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
         """The plan with optimal rows for the column scalings h (which may be NOTHING: no mass for that column)."""
-        if self.kept and self.kept.reaches(h):
-            growth = np.exp(h - self.kept.h)
-            log_sums, potential, columns = self._update_from_kept(self.kept, growth, rule)
-            update = RowUpdate(h, log_sums, potential, growth * columns)
-        else:
-            update = self._update_from_costs(h, rule)
-        self.log_sums = update.log_sums
-        return update
 
+    @abstractmethod
     def curvature(self, at: RowUpdate, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
         """G^T (weights * (G x)) with the plan G of `at`."""
-        p = self._p_at(at)
-        growth = np.exp(at.h - p.h)
-        factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
-        return growth * self._curvature(p, factors, growth * x)
 
     def weighted_columns(self, at: RowUpdate, rule: RowRule, weights: np.ndarray) -> np.ndarray:
         """G^T (weights * (G 1)), as precisely as `update_rows`."""
         return self.curvature(at, rule, weights, np.ones(self.shape[1]))
 
+    @abstractmethod
     def solve_directly(self, at: RowUpdate, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
         """Solve Newton's equations; False if that would take too long, or if the matrix is not positive definite."""
-        weights, diagonal, spill, free, right = equations
-        p = self._p_at(at)
-        growth = np.exp(at.h - p.h)
-        factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
-        scale = free / np.sqrt(diagonal)  # scales the diagonal to ones and removes the columns that are not free
-        solved, x = self._solve(p, factors, growth * scale, spill * scale, scale * right)
-        return solved, scale * x
-
-    def _p_at(self, at: RowUpdate) -> RowStochastic:
-        """The kept P if it serves the scalings of `at`, otherwise one whose entries are computed on use."""
-        return self.kept if self.kept and self.kept.reaches(at.h) else RowStochastic(at.h, at.log_sums, None)
-
-    @abstractmethod
-    def _update_from_kept(self, p: RowStochastic, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
-        """Log-sum-exps and potentials of the rows of P diag(growth), and the column sums of the plan over growth."""
-
-    @abstractmethod
-    def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
-        """Update the rows from the costs, and keep P if it is small enough."""
-
-    @abstractmethod
-    def _curvature(self, p: RowStochastic, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """P^T (factors * (P x))."""
-
-    @abstractmethod
-    def _solve(
-        self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
-    ) -> tuple[bool, np.ndarray]:
-        """Solve (1 - G^T diag(factors) G - side^T side) x = right for G = P diag(growth)."""
 
     @abstractmethod
     def finish(
@@ -277,3 +234,73 @@ class Softmin(ABC):
             rows.append(rounded.sum(axis=1, dtype=np.float64))
             columns += rounded.sum(axis=0, dtype=np.float64)
         return np.concatenate(rows), columns
+
+
+class Softmin(Oracle):
+    """Sums over all pairs of one cost in one process, from a P that is kept where it fits."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape, self.epsilon = shape, 1.0
+        self.kept: RowStochastic | None = None
+        self.log_sums = np.full(shape[0], -np.inf)  # the last known ones, a guess for the next
+
+    def scale(self, epsilon: float) -> None:
+        if epsilon != self.epsilon:
+            self.log_sums = self.log_sums * (self.epsilon / epsilon)
+            self.epsilon, self.kept = epsilon, None
+
+    def update_rows(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
+        if self.kept and self.kept.reaches(h):
+            growth = np.exp(h - self.kept.h)
+            log_sums, potential, columns = self._update_from_kept(self.kept, growth, rule)
+            update = RowUpdate(h, log_sums, potential, growth * columns)
+        else:
+            update = self._update_from_costs(h, rule)
+        self.log_sums = update.log_sums
+        return update
+
+    def curvature(self, at: RowUpdate, rule: RowRule, weights: np.ndarray, x: np.ndarray) -> np.ndarray:
+        p = self._p_at(at)
+        growth = np.exp(at.h - p.h)
+        factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
+        return growth * self._curvature(p, factors, growth * x)
+
+    def solve_directly(self, at: RowUpdate, rule: RowRule, equations: Equations) -> tuple[bool, np.ndarray]:
+        weights, diagonal, spill, free, right = equations
+        p = self._p_at(at)
+        growth = np.exp(at.h - p.h)
+        factors = row_factors(at.potential, rule.reference, p.log_sums, weights)
+        scale = free / np.sqrt(diagonal)  # scales the diagonal to ones and removes the columns that are not free
+        solved, x = self._solve(p, factors, growth * scale, spill * scale, scale * right)
+        return solved, scale * x
+
+    def gram(self, at: RowUpdate, rule: RowRule, weights: np.ndarray, scale: np.ndarray) -> Any:
+        """G^T diag(weights) G for the plan G of `at` with its columns scaled: dense, sparse, or None if too large."""
+        p = self._p_at(at)
+        return self._gram(p, row_factors(at.potential, rule.reference, p.log_sums, weights), np.exp(at.h - p.h) * scale)
+
+    def _p_at(self, at: RowUpdate) -> RowStochastic:
+        """The kept P if it serves the scalings of `at`, otherwise one whose entries are computed on use."""
+        return self.kept if self.kept and self.kept.reaches(at.h) else RowStochastic(at.h, at.log_sums, None)
+
+    @abstractmethod
+    def _update_from_kept(self, p: RowStochastic, growth: np.ndarray, rule: RowRule) -> tuple[np.ndarray, ...]:
+        """Log-sum-exps and potentials of the rows of P diag(growth), and the column sums of the plan over growth."""
+
+    @abstractmethod
+    def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
+        """Update the rows from the costs, and keep P if it is small enough."""
+
+    @abstractmethod
+    def _curvature(self, p: RowStochastic, factors: np.ndarray, x: np.ndarray) -> np.ndarray:
+        """P^T (factors * (P x))."""
+
+    @abstractmethod
+    def _solve(
+        self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray, side: np.ndarray, right: np.ndarray
+    ) -> tuple[bool, np.ndarray]:
+        """Solve (1 - G^T diag(factors) G - side^T side) x = right for G = P diag(growth)."""
+
+    @abstractmethod
+    def _gram(self, p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> Any:
+        """G^T diag(factors) G for the plan G = P diag(growth); None if that would take too long."""

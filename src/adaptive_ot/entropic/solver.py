@@ -13,9 +13,10 @@ import numpy as np
 
 from adaptive_ot import _validation as check
 from adaptive_ot._progress import Progress
+from adaptive_ot._shard import ShardedCost
 from adaptive_ot.entropic.dense import DenseSoftmin
 from adaptive_ot.entropic.dual import FAR, Movable, dual_of, first_size, potentials_of, task_of
-from adaptive_ot.entropic.oracle import RowRule, RowUpdate, Softmin
+from adaptive_ot.entropic.oracle import Oracle, RowRule, RowUpdate
 from adaptive_ot.entropic.strength import with_strength
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.problem import Problem
@@ -143,7 +144,7 @@ def strict_enough(problem: Problem, solver: Entropic) -> Entropic:
 
 
 def ascend(
-    problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, report: Callable[[Progress], None]
+    problem: Problem, solver: Entropic, softmin: Oracle, dual: Dual, report: Callable[[Progress], None]
 ) -> Ascent:
     """Run the ascent: compiled for a small problem if that is worth it, otherwise step by step with the softmin."""
     # Numba takes half a second to import; only a solve should pay for it.
@@ -166,7 +167,7 @@ def ascend(
     return ascent
 
 
-def certify(problem: Problem, solver: Entropic, softmin: Softmin, dual: Dual, ascent: Ascent) -> Solution:
+def certify(problem: Problem, solver: Entropic, softmin: Oracle, dual: Dual, ascent: Ascent) -> Solution:
     """The solution at the end of an ascent, with its gap to the exact problem."""
     mu, nu, epsilon, marginals = problem.source_weights, problem.target_weights, solver.strength, problem.marginals
     cost = problem.cost
@@ -231,8 +232,7 @@ def nothing_to_move(problem: Problem, solver: Entropic) -> Solution:
     # A side without weight may have any potential; a low one does not constrain the other side.
     f = np.full(mu.size, FAR if marginals.sides[0].soft else 0.0)
     if not mu.any() and not marginals.sides[0].soft:
-        for start, costs in problem.cost.blocks():
-            f[start : start + len(costs)] = costs.min(axis=1, initial=0.0)
+        f = np.minimum(problem.cost.row_minima(), 0.0)
     bound, value = problem.bound(f), marginals.penalty(mu, nu, rows, columns)
     return Solution.certified(
         problem,
@@ -249,8 +249,12 @@ def nothing_to_move(problem: Problem, solver: Entropic) -> Solution:
     )
 
 
-def softmin_for(cost: Any) -> Softmin:
-    """The softmin that suits a cost."""
+def softmin_for(cost: Any) -> Oracle:
+    """The oracle that suits a cost."""
+    if isinstance(cost, ShardedCost):
+        from adaptive_ot.entropic.sharded import ShardedSoftmin
+
+        return ShardedSoftmin(cost)
     if cost.kind.on_gpu and cost.layout != "sparse":
         from adaptive_ot.entropic.gpu import TorchSoftmin
 
@@ -283,7 +287,7 @@ class TiledTransport(Transport):
 
     def __init__(
         self,
-        softmin: Softmin,
+        softmin: Oracle,
         at: RowUpdate,
         rule: RowRule,
         weights: np.ndarray,

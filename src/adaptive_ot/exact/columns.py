@@ -17,6 +17,7 @@ from adaptive_ot.exact.limits import LIMITS, Limits
 from adaptive_ot.exact.multiscale import Order, Scale, all_scales, between, part_of
 from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing, Pricing, Violated
 from adaptive_ot.exact.scan import pairs_below
+from adaptive_ot.exact.sharded import SharedPoints, SharedPricing, is_worth_sharing
 from adaptive_ot.exact.simplex import NetworkSimplex, Tree, carrying_pairs, is_negative, real_flows, relabelled
 from adaptive_ot.exact.weights import NetworkWeights, common_unit, fit, network_weights, whole_weights
 from adaptive_ot.marginals import Bound
@@ -45,11 +46,13 @@ def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pri
         pairs = Pairs(*pairs_below(cost.block(0, cost.shape[0]), base, limits.few_pairs))
         if pairs.rows.size <= limits.few_pairs:
             return ListedPricing(cost, pairs, limits)
+    if isinstance(cost, SharedPoints) and is_worth_sharing(cost, limits):
+        return SharedPricing(cost, limits)
     if cost.kind.on_gpu:
         from adaptive_ot.exact.pricing_gpu import TorchPricing
 
         return TorchPricing(cost, limits)
-    if cost.layout != "points":
+    if not isinstance(cost, PointCost):
         return DensePricing(cost, limits)
     dimension = cost.x.shape[1] + cost.p.shape[1]
     in_cells = max(cost.shape) >= limits.points_in_cells << 2 * dimension

@@ -32,6 +32,8 @@ class Limits(NamedTuple):
         Point clouds in R^d are priced cell by cell if one has at least this many points times 4^d.
     coarsest_points
         Clouds of more points than this are solved on a coarser scale first.
+    shared_pairs
+        The processes of a group share the pricing of at least this many pairs.
     """
 
     few_pairs: int = 2**16
@@ -47,6 +49,7 @@ class Limits(NamedTuple):
     rows_sampled: int = 64
     points_in_cells: int = 512
     coarsest_points: int = 128
+    shared_pairs: int = 2**22
 
 
 LIMITS = Limits()

@@ -53,7 +53,7 @@ class Scale(NamedTuple):
         cost = self.cost
         mu, x, p = _merged(enough, self.source_weights, cost.x, cost.p)
         nu, z, q = _merged(enough, self.target_weights, cost.z, cost.q)
-        return Scale(of_points(cost, x, z, p, q), mu, nu)
+        return Scale(cost.between(x, z, p, q), mu, nu)
 
 
 def all_scales(finest: Scale, enough: int) -> list[Scale]:
@@ -74,17 +74,11 @@ def _merged(enough: int, weights: np.ndarray, *points: np.ndarray) -> tuple[np.n
     return np.add.reduceat(weights, start), *(side[start] for side in points)
 
 
-def of_points(cost: PointCost, x: np.ndarray, z: np.ndarray, p: np.ndarray, q: np.ndarray) -> PointCost:
-    """The same cost between other points."""
-    weights = {"distance_weight": cost.distance_weight, "class_weight": cost.class_weight, "offset": cost.offset}
-    return PointCost(cost.kind, x, z, p, q, **weights)
-
-
 def part_of(cost: PointCost, rows: np.ndarray, columns: np.ndarray) -> PointCost:
     """The cost between some of the points, in this order."""
-    return of_points(cost, cost.x[rows], cost.z[columns], cost.p[rows], cost.q[columns])
+    return cost.between(cost.x[rows], cost.z[columns], cost.p[rows], cost.q[columns])
 
 
 def between(sources: PointCost, targets: PointCost) -> PointCost:
     """The cost between the sources of one scale and the targets of another."""
-    return of_points(sources, sources.x, targets.z, sources.p, targets.q)
+    return sources.between(sources.x, targets.z, sources.p, targets.q)

@@ -1,7 +1,7 @@
 """The command line: ``adaptive-ot solve`` and so on.
 
-Exit codes: 0 done; 1 the self-test or some cells of a benchmark failed, or stdout could not be written; 2 bad usage or
-bad input, with one line on stderr; 3 not converged; 130 interrupted.
+Exit codes: 0 done; 1 the self-test or some cells of a benchmark failed, stdout could not be written, or another process
+of a group was lost; 2 bad usage or bad input, with one line on stderr; 3 not converged; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ import sys
 from collections.abc import Sequence
 
 from adaptive_ot import __version__
-from adaptive_ot.errors import AdaptiveOTError, MissingDependency, NotConverged
+from adaptive_ot._group import started_together
+from adaptive_ot.errors import AdaptiveOTError, InvalidInput, MissingDependency, NotConverged, ProcessLost
+
+# Commands that several processes, started by torchrun, can run together.
+TOGETHER = ("solve", "train")
 
 FAILED, REFUSED, NOT_CONVERGED, INTERRUPTED = 1, 2, 3, 130
 
@@ -34,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(sys.argv[1:] if arguments is None else list(arguments))
     except NotConverged as error:
         return _complain(str(error), NOT_CONVERGED)
+    except ProcessLost as error:
+        return _complain(str(error), FAILED, by_all=True)
     except AdaptiveOTError as error:
         return _complain(str(error), REFUSED)
     except MemoryError:
@@ -56,6 +62,9 @@ def _run(arguments: list[str]) -> int:
         raise MissingDependency(error.name or "cyclopts", "cli") from None
     from adaptive_ot.workbench.cli.app import app
 
+    command, processes = next(iter(arguments), "-"), started_together()
+    if processes > 1 and command not in TOGETHER and not command.startswith("-"):
+        raise InvalidInput(f"adaptive-ot {command}", "runs in one process", processes, "Start it without torchrun.")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for file names that the terminal cannot show
     if not arguments or {*arguments} & {*app.help_flags}:
@@ -70,6 +79,8 @@ def _run(arguments: list[str]) -> int:
         return _complain(instead(error, arguments), REFUSED)
 
 
-def _complain(message: str, code: int) -> int:
-    print("adaptive-ot:", " ".join(message.split()), file=sys.stderr)
+def _complain(message: str, code: int, by_all: bool = False) -> int:
+    speaks = by_all or started_together() == 1 or os.environ.get("RANK") == "0"
+    if speaks:  # of several processes with the same error, one does
+        print("adaptive-ot:", " ".join(message.split()), file=sys.stderr)
     return code

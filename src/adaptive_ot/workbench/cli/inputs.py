@@ -50,6 +50,23 @@ Cost = Annotated[Path, Parameter(help=_COST)]
 Targets = Annotated[Path | None, Parameter(help=_TARGETS)]
 
 
+class Share(NamedTuple):
+    """Which rows of a file a process reads: it is number `number` of so many."""
+
+    number: int
+    of: int
+
+    def part(self, rows: Any) -> Any:
+        """These rows of an array."""
+        if self == WHOLE or not rows.ndim:
+            return rows
+        n = len(rows)
+        return rows[n * self.number // self.of : n * (self.number + 1) // self.of]
+
+
+WHOLE = Share(0, 1)
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ProblemOptions:
@@ -79,21 +96,33 @@ class ProblemOptions:
         """All files of the problem, none of which may be overwritten."""
         return cost, targets, *self.weight_files.values()
 
-    def read_cost(self, cost: Path, targets: Path | None, default_reach: float | None = None) -> NamedCost:
-        """The cost matrix, or the cost of two point clouds with the names of their coordinates."""
+    def read_cost(
+        self, cost: Path, targets: Path | None, default_reach: float | None = None, share: Share = WHOLE
+    ) -> NamedCost:
+        """The cost matrix, or the cost of two point clouds with the names of their coordinates.
+
+        Of the sources, only the share that a process has.
+        """
         if targets is None:
+            if share != WHOLE:
+                given, remedy = f"{share.of} and a cost matrix", "Start it without torchrun, or give two point files."
+                raise InvalidInput("the number of processes", "must be 1 for a cost matrix", given, remedy)
             if self.reach is not None:
                 remedy = "Give the target points too, or omit --reach."
                 raise InvalidInput("--reach", "goes with two point files", "one file", remedy)
             return NamedCost(read_cost(cost))
         reach = default_reach if self.reach is None else self.reach
-        x = read_points("x", cost)
+        if reach is None and share != WHOLE:
+            remedy = "Give the distance beyond which a match no longer pays off: a process sees only its own sources."
+            raise InvalidInput("--reach", "is needed if several processes solve a problem", "none", remedy)
+        x = read_points("x", cost, share)
         z = _in_the_order_of(x.columns, read_points("z", targets))
         return NamedCost(DistanceCost(x.numbers, z.numbers, reach), x.columns, z.columns)
 
-    def read_weights(self) -> dict[str, np.ndarray]:
-        """The weights of the sides that have a file."""
-        return {name: _read_weights(_option(name), path) for name, path in self.weight_files.items()}
+    def read_weights(self, share: Share = WHOLE) -> dict[str, np.ndarray]:
+        """The weights of the sides that have a file, with the share of the sources that a process has."""
+        shares = {"source_weights": share, "target_weights": WHOLE}
+        return {name: _read_weights(_option(name), path, shares[name]) for name, path in self.weight_files.items()}
 
     def named(self, cost: Path) -> AbstractContextManager[None]:
         """Let error messages about arrays name the options and files they came from."""
@@ -114,9 +143,10 @@ def read_cost(path: Path) -> np.ndarray | sparse.csr_array:
     return cost
 
 
-def read_points(argument: str, path: Path) -> Table:
-    """Points, one a row; in an .npz the array "x" or the only one."""
-    return _read(argument, path, key="x")
+def read_points(argument: str, path: Path, share: Share = WHOLE) -> Table:
+    """Points, one a row; in an .npz the array "x" or the only one. A share of an .npy file is read alone."""
+    points = _read(argument, path, key="x", mapped=share != WHOLE)
+    return points._replace(numbers=share.part(points.numbers))
 
 
 def _in_the_order_of(columns: tuple[str, ...] | None, points: Table) -> Table:
@@ -129,13 +159,13 @@ def _in_the_order_of(columns: tuple[str, ...] | None, points: Table) -> Table:
     return Table(np.take(points.numbers, order, axis=1), columns)
 
 
-def _read_weights(argument: str, path: Path) -> np.ndarray:
+def _read_weights(argument: str, path: Path, share: Share) -> np.ndarray:
     """Weights, in a .csv as one row or one column; in an .npz the array "weights" or the only one."""
     weights = _read(argument, path, key="weights").numbers
-    return weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights
+    return share.part(weights.ravel() if path.suffix.lower() == ".csv" and 1 in weights.shape else weights)
 
 
-def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Table:
+def _read(argument: str, path: Path, key: str, sparse_too: bool = False, mapped: bool = False) -> Table:
     name, suffix = f"{argument} file '{path}'", path.suffix.lower()
     check_input(name, path, READABLE)
     with trouble(name, f"must be a valid {suffix} file"), warnings.catch_warnings():
@@ -147,6 +177,8 @@ def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Tabl
                 return Table(_read_npz(name, file, key, sparse_too))
             check_header(file, path.stat().st_size)
             file.seek(0)
+            if mapped:
+                return Table(np.lib.format.open_memmap(path, mode="r"))
             return Table(np.lib.format.read_array(file, allow_pickle=False))
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, NamedTuple
 
 import numpy as np
 from cyclopts import Parameter
 from scipy import sparse
 
 import adaptive_ot as aot
-from adaptive_ot import AtMost, Entropic, Exact, InvalidInput, NotConverged, Progress, Solution
+from adaptive_ot import AtMost, Entropic, Exact, InvalidInput, Marginals, NotConverged, Progress, Solution, SolutionPart
+from adaptive_ot._group import Team, process_group
 from adaptive_ot.workbench.cli import outputs, show, solve_report
-from adaptive_ot.workbench.cli.inputs import Cost, ProblemOptions, Targets
+from adaptive_ot.workbench.cli.inputs import WHOLE, Cost, NamedCost, ProblemOptions, Share, Targets
 from adaptive_ot.workbench.cli.options import Flag, ModelOptions, OptionalOutput, Whole, configuration
 from adaptive_ot.workbench.cli.progress import solve_bar
 from adaptive_ot.workbench.files import write_atomically
@@ -88,22 +92,44 @@ def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = Sol
     Files are .npy, .csv (numbers separated by commas; a first line without any number is a header) or .npz (one array,
     or one named "cost" for a cost, "x" for points, "weights" for weights; a cost may also come from
     scipy.sparse.save_npz).
+
+    Started by torchrun, several processes solve one problem between points together; see docs/distributed.md.
     """
-    inputs, output = options.files(cost, targets), options.output
-    if output:
-        outputs.check_output(output, WRITABLE, inputs=inputs)
-    if options.report:
-        outputs.check_report(options.report, inputs=inputs)
-    solver = options.solver()
-    with options.named(cost):
-        marginals = options.marginals(options.epsilon, options.rho)
-    problem, *columns = options.read_cost(cost, targets)
-    if output:
-        outputs.check_output(output, WRITABLE, shape=problem.shape)
-    weights = options.read_weights()
+    with process_group():
+        return _solve(cost, targets, options, Team.of_all())
+
+
+class Task(NamedTuple):
+    """What to solve."""
+
+    problem: NamedCost
+    weights: dict[str, np.ndarray]
+    marginals: Marginals
+    solver: Exact | Entropic
+
+    @classmethod
+    def read(cls, cost: Path, targets: Path | None, options: SolveOptions, share: Share) -> Task:
+        """Check the options and read the files; of the sources, only the share of this process."""
+        inputs, output, writes = options.files(cost, targets), options.output, share.number == 0
+        if output and writes:
+            outputs.check_output(output, WRITABLE, inputs=inputs)
+        if options.report and writes:
+            outputs.check_report(options.report, inputs=inputs)
+        solver = options.solver()
+        with options.named(cost):
+            marginals = options.marginals(options.epsilon, options.rho)
+        problem = options.read_cost(cost, targets, share=share)
+        if output and writes:
+            outputs.check_output(output, WRITABLE, shape=problem.cost.shape)
+        return cls(problem, options.read_weights(share), marginals, solver)
+
+
+def _solve(cost: Path, targets: Path | None, options: SolveOptions, team: Team | None) -> int:
+    """Solve in one process, or with those of a team, of which one writes and prints."""
+    task = Task.read(cost, targets, options, WHOLE) if team is None else _read_together(cost, targets, options, team)
     trace: list[Progress] = []
     started = time.perf_counter()
-    with solve_bar() as bar, options.named(cost):
+    with solve_bar() if team is None or team.leads else nullcontext() as bar, options.named(cost):
 
         def progress(now: Progress) -> None:
             trace.append(now)
@@ -111,18 +137,48 @@ def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = Sol
                 bar(now)
 
         solution = aot.solve(
-            problem, **weights, marginals=marginals, solver=solver, progress=progress, raise_if_not_converged=False
+            task.problem.cost,
+            **task.weights,
+            marginals=task.marginals,
+            solver=task.solver,
+            progress=progress,
+            raise_if_not_converged=False,
+            group=team and team.group,
         )
-    summary = _summary(solution, time.perf_counter() - started, output)
-    if output:
-        _write_plan(output, solution)
-    if options.report:
-        about = configuration(options, cost=cost, targets=targets)
-        summary["report"] = solve_report.write(options.report, solution, summary, about, trace, columns)
-    show.result(summary, options.json, _show)
+    whole = solution.gathered() if isinstance(solution, SolutionPart) else solution
+    if whole:
+        summary = _summary(whole, time.perf_counter() - started, options.output)
+        if options.output:
+            _write_plan(options.output, whole)
+        if options.report:
+            about = configuration(options, cost=cost, targets=targets)
+            summary["report"] = solve_report.write(options.report, whole, summary, about, trace, task.problem[1:])
+        show.result(summary, options.json, _show)
     if not solution.status.succeeded:
         raise NotConverged(f"{solution.status.value} (gap {solution.gap:.2g})", solution)
     return 0
+
+
+def _read_together(cost: Path, targets: Path | None, options: SolveOptions, team: Team) -> Task:
+    """The task of each process of a team; what one cannot read stops all of them."""
+    import numba
+
+    if not team.leads:
+        logging.getLogger("adaptive_ot").setLevel(logging.ERROR)  # the first one says that it compiles
+    # Processes on one machine share its cores.
+    numba.set_num_threads(max(1, numba.get_num_threads() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))))
+    tasks: list[Task] = []
+
+    def read() -> dict[str, Any]:
+        tasks.append(Task.read(cost, targets, options, Share(team.rank, team.size)))
+        return {"bytes": cost.stat().st_size}
+
+    sizes = [each["bytes"] for each in team.exchange(read)]
+    for rank, size in enumerate(sizes):
+        if size != sizes[0]:
+            given = f"{sizes[0]:,} bytes for process 0 and {size:,} for process {rank}"
+            raise InvalidInput(f"x file '{cost}'", "must be the same for every process", given, "Copy it again.")
+    return tasks[0]
 
 
 def _write_plan(path: Path, solution: Solution) -> None:

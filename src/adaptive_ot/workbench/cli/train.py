@@ -16,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from adaptive_ot import InvalidInput
+from adaptive_ot._group import process_group
 from adaptive_ot.workbench.cli import outputs, show
 from adaptive_ot.workbench.cli.options import Flag, Output, Whole, Words, named
 from adaptive_ot.workbench.cli.progress import steps_bar, training_bar
@@ -147,7 +148,7 @@ def train(*, options: TrainOptions) -> int:
     dataset. Labels of the target are only used to report accuracies. See docs/deep.md.
     """
     from adaptive_ot import deep
-    from adaptive_ot.deep.distributed import process_group, rank
+    from adaptive_ot.deep.distributed import rank
 
     names = [field.name for field in fields(TrainOptions)]
     with (
