@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_ot._progress import Progress
+from adaptive_ot._validation import LARGEST
 from adaptive_ot.costs import PointCost
 from adaptive_ot.exact.cells import CellPricing
 from adaptive_ot.exact.certificate import Exact, certified
@@ -33,6 +34,9 @@ MANY = 32 * FIRST_KEEP
 SPACE = 3
 NEARLY_ALL = 0.99
 
+# Where a potential is larger than what is left of it by more than this factor, digits are lost: this share at most.
+NEAR, LOST = 16.0, 2.0**-48
+
 
 def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
     """The pricing that suits a cost; only pairs that cost less than `base` matter.
@@ -54,6 +58,19 @@ def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pri
     dimension = cost.x.shape[1] + cost.p.shape[1]
     in_cells = max(cost.shape) >= limits.points_in_cells << 2 * dimension
     return CellPricing(cost, limits) if in_cells else PointPricing(cost, limits)
+
+
+def column_minima(cost: PointCost, f: np.ndarray) -> np.ndarray:
+    """The smallest C_ij - f_i of every target, as `cost.column_minima` finds it, but in far less time."""
+    if not f.size or not (np.abs(f) <= LARGEST).all():
+        return cost.column_minima(f)
+    pricing, highest = pricing_for(cost), int(f.argmax())
+    g = cost.block(highest, highest + 1)[0] - f[highest]
+    lowest = g + pricing.lowest_of_targets(f, g, lambda _: None)
+    if (np.abs(g) > NEAR * (np.abs(lowest) + np.abs(f).max())).any():  # then the sum has lost digits
+        g = lowest + LOST * np.abs(g)
+        lowest = g + pricing.lowest_of_targets(f, g, lambda _: None)
+    return lowest
 
 
 class Optimum(NamedTuple):
@@ -204,7 +221,7 @@ class ColumnGeneration:
     def transform(self, cost: PointCost, f: np.ndarray) -> np.ndarray:
         """The c-transform: the lowest C_ij - f_i of every target, at most 0."""
         pricing = pricing_for(cost, self.base, self.limits)
-        lowest = pricing.violated(f + self.base, np.zeros(cost.shape[1]), 1, self.priced).target_minimum
+        lowest = pricing.lowest_of_targets(f + self.base, np.zeros(cost.shape[1]), self.priced)
         self.round += 1
         return lowest
 
