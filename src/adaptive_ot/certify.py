@@ -178,7 +178,7 @@ def _proved(problem: Problem, source_potential: np.ndarray) -> float:
 
 
 def _lowest(cost: Cost, potential: np.ndarray) -> np.ndarray:
-    """The smallest C_ij - f_i of every target; between points, as the exact solver prices them: in cells, on threads."""
+    """The smallest C_ij - f_i of every target, between points as the exact solver prices them."""
     if not isinstance(cost, PointCost):
         return cost.column_minima(potential)
     from adaptive_ot.exact.columns import column_minima  # imports Numba, which takes half a second

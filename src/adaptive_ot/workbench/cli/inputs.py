@@ -14,7 +14,15 @@ from scipy import sparse
 
 from adaptive_ot import DistanceCost, InvalidInput
 from adaptive_ot.workbench.cli.options import named
-from adaptive_ot.workbench.files import check_header, check_input, check_unpacked, is_number, open_archive, trouble
+from adaptive_ot.workbench.files import (
+    check_header,
+    check_input,
+    check_memory,
+    check_unpacked,
+    is_number,
+    open_archive,
+    trouble,
+)
 
 READABLE = (".npy", ".npz", ".csv")
 
@@ -110,7 +118,9 @@ def _read(argument: str, path: Path, key: str, sparse_too: bool = False) -> Any:
         with open(path, "rb") as file:
             if suffix == ".npz":
                 return _read_npz(name, file, key, sparse_too)
-            check_header(file, path.stat().st_size)
+            size = path.stat().st_size
+            check_header(file, size)
+            check_memory(name, size)
             file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)
 
