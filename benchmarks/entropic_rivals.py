@@ -222,9 +222,10 @@ def pot_lazy(x: np.ndarray, z: np.ndarray, epsilon: float, tolerance: float) -> 
     limits = {"numIterMax": ITERATIONS, "stopThr": tolerance}
 
     def call() -> Potentials:
-        f, g, log = ot.bregman.empirical_sinkhorn(
+        answer: Any = ot.bregman.empirical_sinkhorn(
             x, z, reg=epsilon, isLazy=True, batchSize=POT_BATCH, log=True, **limits
         )
+        f, g, log = answer
         return epsilon * f, epsilon * g, log["niter"] + 1
 
     return call
