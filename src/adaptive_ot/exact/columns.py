@@ -110,18 +110,18 @@ def find_optimum(
 ) -> Optimum:
     """The optimum with `base` subtracted from all costs; between points, coarser problems are solved first."""
     generation = ColumnGeneration(problem, solver, base, report, limits)
-    cost, pricing = problem.cost, pricing_for(problem.cost, base, limits)
-    if not isinstance(cost, PointCost) or pricing.complete or max(cost.shape) <= limits.coarsest_points:
-        return generation.optimum(pricing, problem.source_weights, problem.target_weights)
+    cost, whole = problem.cost, pricing_for(problem.cost, base, limits)
+    weights = problem.source_weights, problem.target_weights
+    if not isinstance(cost, PointCost) or whole.complete or max(cost.shape) <= limits.coarsest_points:
+        return generation.optimum(whole, *weights)
     finest, order = Scale.finest(problem, cost)
     scales = all_scales(finest, limits.coarsest_points)
     pricing = pricing_for(scales[0].cost, base, limits)
     optimum = generation.optimum(pricing, *scales[0][1:])
     for coarse, fine in pairwise(scales):
         if generation.stays_near(pricing, optimum):
-            pricing = pricing_for(finest.cost, base, limits)
-            optimum = generation.optimum(pricing, *finest[1:])
-            break
+            # In the order of cells, ever nearer partners come one after the other, and all of them are inserted.
+            return generation.optimum(whole, *weights)
         start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
         optimum = generation.optimum(pricing, *fine[1:], start)
     return optimum.unordered(order)
@@ -203,9 +203,10 @@ class ColumnGeneration:
         In the plane this does not follow: mass moves ever farther, compared with the distances of the points.
         """
         (n, m), cost = pricing.shape, pricing.cost
-        if pricing.complete or min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
+        if min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
             return False
-        cheapest = pricing.cheapest(self.base, FIRST_KEEP, self.priced)
+        unlisted = pricing_for(cost, self.base, self.limits._replace(searched_entries=0))  # a list would have all pairs
+        cheapest = unlisted.cheapest(self.base, FIRST_KEEP, self.priced)
         self.round += 1
         rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
         cheap = np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns)

@@ -46,7 +46,7 @@ class Limits(NamedTuple):
     pairs_per_thread: int = 2**19
     rows_sampled: int = 64
     points_in_cells: int = 512
-    coarsest_points: int = 128
+    coarsest_points: int = 1024
 
 
 LIMITS = Limits()
