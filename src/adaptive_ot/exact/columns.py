@@ -34,6 +34,9 @@ MANY = 32 * FIRST_KEEP
 SPACE = 3
 NEARLY_ALL = 0.99
 
+# Clouds of this many times the coarsest problem are solved sooner without it.
+FEW = 8
+
 # Where a potential is larger than what is left of it by more than this factor, digits are lost: this share at most.
 NEAR, LOST = 16.0, 2.0**-48
 
@@ -112,7 +115,7 @@ def find_optimum(
     generation = ColumnGeneration(problem, solver, base, report, limits)
     cost, whole = problem.cost, pricing_for(problem.cost, base, limits)
     weights = problem.source_weights, problem.target_weights
-    if not isinstance(cost, PointCost) or whole.complete or max(cost.shape) <= limits.coarsest_points:
+    if not isinstance(cost, PointCost) or whole.complete or max(cost.shape) <= FEW * limits.coarsest_points:
         return generation.optimum(whole, *weights)
     finest, order = Scale.finest(problem, cost)
     scales = all_scales(finest, limits.coarsest_points)

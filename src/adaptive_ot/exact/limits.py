@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     points_in_cells
         Point clouds in R^d are priced cell by cell if one has at least this many points times 4^d.
     coarsest_points
-        Clouds of more points than this are solved on a coarser scale first.
+        The coarsest scale of clouds has at most this many points; clouds of up to eight times as many have no scales.
     """
 
     few_pairs: int = 2**16
@@ -46,7 +46,7 @@ class Limits(NamedTuple):
     pairs_per_thread: int = 2**19
     rows_sampled: int = 64
     points_in_cells: int = 512
-    coarsest_points: int = 1024
+    coarsest_points: int = 128
 
 
 LIMITS = Limits()
