@@ -137,7 +137,7 @@ def geomloss(iterations: int) -> Solver:
 class Rival(NamedTuple):
     """A solver and the package it comes from."""
 
-    solve: Solver
+    solve: Any
     package: str
     all_cores: bool = True
 
@@ -159,4 +159,82 @@ RIVALS = {
     "OTT-JAX, kernel, adaptive momentum": Rival(ott(lse_mode=False, momentum={"start": 100}), "ott-jax"),
     "GeomLoss, 100 iterations": Rival(geomloss(100), "geomloss"),
     "GeomLoss, 1000 iterations": Rival(geomloss(1000), "geomloss"),
+}
+
+
+# Balanced transport between point clouds with the cost |x - z|^2, of which nobody forms the matrix. Each function takes
+# points, epsilon and a tolerance, prepares what a user would prepare once for clouds of this size (compilation), and
+# returns the solve itself: potentials f and g of the plan exp((f_i + g_j - C_ij) / epsilon), and the iterations.
+
+Potentials = tuple[np.ndarray, np.ndarray, int]
+PointSolver = Callable[[np.ndarray, np.ndarray, float, float], Callable[[], Potentials]]
+
+FEW_POINTS = 6000  # so many that nothing is kept for all their pairs
+OTT_BATCH, POT_BATCH = 256, 500  # faster than larger and smaller ones at 3,000 points
+
+
+def adaptive_ot_points(x: np.ndarray, z: np.ndarray, epsilon: float, tolerance: float) -> Callable[[], Potentials]:
+    import adaptive_ot as aot
+
+    def solve(n: int, within: float) -> Potentials:
+        cost, solver = aot.DistanceCost(x[:n], z[:n], 0.0), aot.Entropic(epsilon, tolerance=within)
+        solution = aot.solve(cost, marginals=aot.Equal(), solver=solver)
+        shift = epsilon * np.log(len(x))  # our reference measure is the product of the weights
+        return solution.source_potential - shift, solution.target_potential - shift, solution.iterations
+
+    solve(FEW_POINTS, 0.1)
+    return lambda: solve(len(x), tolerance)
+
+
+def ott_points(double: bool, inner_iterations: int) -> PointSolver:
+    """OTT-JAX with an online geometry, which looks at the error every so many iterations (its default is 10)."""
+
+    def prepare(x: np.ndarray, z: np.ndarray, epsilon: float, tolerance: float) -> Callable[[], Potentials]:
+        import jax
+
+        jax.config.update("jax_enable_x64", double)
+        from ott.geometry.pointcloud import PointCloud
+        from ott.problems.linear.linear_problem import LinearProblem
+        from ott.solvers.linear.sinkhorn import Sinkhorn
+
+        solver = Sinkhorn(threshold=tolerance, inner_iterations=inner_iterations, max_iterations=10_000)
+
+        def solve(x: Any, z: Any) -> Any:
+            output = solver(LinearProblem(PointCloud(x, z, epsilon=epsilon, batch_size=OTT_BATCH)))
+            return output.f, output.g, output.n_iters
+
+        points = jax.numpy.asarray(x), jax.numpy.asarray(z)
+        compiled: Any = jax.jit(solve).lower(*points).compile()
+
+        def call() -> Potentials:
+            f, g, iterations = compiled(*points)
+            return np.asarray(f, np.float64), np.asarray(g, np.float64), int(iterations)
+
+        return call
+
+    return prepare
+
+
+def pot_lazy(x: np.ndarray, z: np.ndarray, epsilon: float, tolerance: float) -> Callable[[], Potentials]:
+    """Also behind `ot.solve_sample(..., lazy=True)`; it looks at the error every 10 iterations."""
+    import ot
+
+    limits = {"numIterMax": ITERATIONS, "stopThr": tolerance}
+
+    def call() -> Potentials:
+        answer: Any = ot.bregman.empirical_sinkhorn(
+            x, z, reg=epsilon, isLazy=True, batchSize=POT_BATCH, log=True, **limits
+        )
+        f, g, log = answer
+        return epsilon * f, epsilon * g, log["niter"] + 1
+
+    return call
+
+
+POINT_RIVALS = {
+    OURS: Rival(adaptive_ot_points, "adaptive-ot"),
+    "OTT-JAX, online": Rival(ott_points(double=True, inner_iterations=10), "ott-jax"),
+    "OTT-JAX, online, error after each": Rival(ott_points(double=True, inner_iterations=1), "ott-jax"),
+    "OTT-JAX, online, float32": Rival(ott_points(double=False, inner_iterations=10), "ott-jax"),
+    "POT empirical_sinkhorn, lazy": Rival(pot_lazy, "pot"),
 }

@@ -112,6 +112,18 @@ def lapx(function: str, **options: Any) -> Solver:
     return solve
 
 
+def lapcpp(clipped: bool) -> Solver:
+    """The dense solver of lapcpp, on min(C, 0) or with its own limit on the cost of a pair."""
+
+    def solve(C: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> float:
+        from lapcpp import lapjv
+
+        limits: dict[str, Any] = {} if clipped else {"cost_limit": 0.0}
+        return float(lapjv(np.minimum(C, 0.0) if clipped else C, **limits)[0]) * float(mu[0])
+
+    return solve
+
+
 def ortools_flow(C: np.ndarray, mu: np.ndarray, nu: np.ndarray) -> float:
     """Min-cost flow over the negative pairs, with a hub that every source may give to and every target take from."""
     from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
@@ -225,6 +237,8 @@ RIVALS = {
     "lapx lapjvr": Rival(lapx("lapjvr"), "lapx", uniform_only=True),
     "lapx lapjvh": Rival(lapx("lapjvh"), "lapx", uniform_only=True),
     "lapx lapjvx": Rival(lapx("lapjvx"), "lapx", uniform_only=True),
+    "lapcpp, cost_limit=0": Rival(lapcpp(clipped=False), "lapcpp", uniform_only=True),
+    "lapcpp, min(C, 0)": Rival(lapcpp(clipped=True), "lapcpp", uniform_only=True),
     "OR-tools SimpleMinCostFlow": Rival(ortools_flow, "ortools"),
     "OR-tools SimpleLinearSumAssignment": Rival(ortools_assignment, "ortools", uniform_only=True),
     "HiGHS (SciPy linprog)": Rival(highs, "scipy", largest=1000),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,8 @@ from scipy.optimize import linprog
 
 import adaptive_ot as aot
 import problems
+from adaptive_ot.exact import columns
+from adaptive_ot.exact.limits import Limits
 
 EXACT = [aot.AtMost(), aot.Equal(), aot.FixedMass(0.6), aot.ChiSquareBall(0.2), (aot.AtMost(), aot.Equal())]
 ENTROPIC = [aot.AtMost(), aot.Equal(), aot.FixedMass(0.6), aot.SoftKL(0.7), (aot.Equal(), aot.SoftKL(0.5))]
@@ -319,3 +322,43 @@ def test_extreme_numbers_end_in_numbers():
         assert math.isfinite(certificate.value)
         assert certificate.lower_bound <= certificate.value or not certificate.feasible
         assert str(certificate)
+
+
+@pytest.mark.parametrize("limits", [{"points_in_cells": 0}, {"points_in_cells": 2**62}], ids=["by cells", "by tiles"])
+@pytest.mark.parametrize("potentials", ["none", "random", "large", "steep"])
+@pytest.mark.parametrize("kind", ["near", "far cluster", "classes", "one each"])
+def test_minima_between_points_are_those_of_all_pairs(kind, potentials, limits, monkeypatch):
+    rng = np.random.default_rng(sum(map(ord, kind + potentials)))
+    n, m = (1, 1) if kind == "one each" else (70, 90)
+    x, z = rng.standard_normal((n, 3)), rng.standard_normal((m, 3))
+    if kind == "far cluster":  # distances of 1e12 must not cost the others their digits
+        x[: n // 2] += 1e6
+        z[: m // 3] += 1e6
+    cost: Any = aot.DistanceCost(x, z, 1.0)
+    if kind == "classes":
+        cost = aot.JointCost(x, z, rng.dirichlet(np.ones(4), n), rng.dirichlet(np.ones(4), m))
+    f = {"none": 0.0, "random": 1.0, "large": 1e9, "steep": 1.0}[potentials] * rng.standard_normal(n)
+    if potentials == "steep":
+        f[0] -= 1e8
+    monkeypatch.setattr(columns, "pricing_for", partial(columns.pricing_for, limits=Limits(0, 0, 0, **limits)))
+    found, expected = columns.column_minima(cost, f), (cost.block(0, n) - f[:, None]).min(axis=0)
+    smaller = np.abs(cost.block(0, n)).min(axis=0) + np.abs(f).max()  # than numbers that may be rounded
+    assert (np.abs(found - expected) <= 1e-14 * (np.abs(expected) + smaller)).all()
+
+
+def test_certifies_large_clouds_in_linear_memory():
+    rng = np.random.default_rng(7)
+    n = 20_000
+    x, z = rng.standard_normal((n, 2)), rng.standard_normal((n, 2))
+    solution = aot.solve(aot.DistanceCost(x, z, 0.05))
+    aot.certify(aot.DistanceCost(x[:9], z[:9], 0.05), source_potential=np.zeros(9))
+    tracemalloc.start()
+    try:
+        given = {"plan": solution.plan, **potentials_of(solution)}
+        certificate = aot.certify(aot.DistanceCost(x, z, 0.05), **given)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert certificate.feasible
+    assert certificate.gap <= 1e-12
+    assert peak < 1e8  # the matrix would take 3.2e9

@@ -192,6 +192,26 @@ COMMANDS = {
 }
 
 
+def test_large_clouds_that_cannot_be_used(here, capfd):
+    """Torn in the middle, with one NaN deep inside, or larger than memory (a sparse file)."""
+    clouds = ["solve", "large.npy", "z.npy", "--reach", "1"]
+    good = np.random.default_rng(0).standard_normal((200_000, 2))
+    Path("large.npy").write_bytes(npy(good)[: good.nbytes // 2])
+    refused(capfd, clouds, "x file 'large.npy' must be a valid .npy file")
+    good[123_456, 1] = np.nan
+    np.save("large.npy", good)
+    refused(capfd, clouds, "x must hold finite numbers up to 1e+100; got nan at (123456, 1)")
+    with open("large.npy", "wb") as file:
+        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (2**35, 16)})
+        try:
+            file.truncate(file.tell() + 2**42)
+        except OSError:
+            pytest.skip("no sparse files here")
+    assert main(clouds) == 2
+    assert "x file 'large.npy' must fit into memory" in capfd.readouterr().err
+    Path("large.npy").unlink()  # copies of it may not be sparse
+
+
 def whole_numbers(command):
     """The options of a command that take one."""
     found: Any = app

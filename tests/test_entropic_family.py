@@ -488,7 +488,8 @@ def test_every_kind_of_cost_gives_the_same(model, form, epsilon, monkeypatch):
     same(points, 1e-10)
     monkeypatch.setattr(entropic, "SMALL", 0)
     same(matrix)
-    for name, number in (("MOST_ENTRIES", 16), ("PAIRS_PER_BLOCK", 128), ("PAIRS_PER_THREAD", 256)):
+    sizes = {"MOST_ENTRIES": 16, "PAIRS_PER_BLOCK": 128, "ROWS_PER_PRODUCT": 1, "PAIRS_PER_THREAD": 256}
+    for name, number in sizes.items():
         monkeypatch.setattr(cpu, name, number)
     same(points)
     pytest.importorskip("torch")

@@ -63,8 +63,10 @@ def point_costs(u, w, a, b, top, tile):
     step = max(1, PRODUCT_ON_ONE_THREAD // max(1, tile.shape[0] * u.shape[1]))
     rows = u[top : top + tile.shape[0]]
     for start in range(0, b.size, step):
-        stop = min(start + step, b.size)
-        product = np.dot(rows, w[start:stop].T)
+        terms = b[start : start + step]
+        product = np.dot(rows, w[start : start + terms.size].T)
         for i in range(tile.shape[0]):
-            for j in range(start, stop):
-                tile[i, j] = a[top + i] + b[j] - product[i, j - start]
+            # Slices whose indices all start at 0 become vector instructions.
+            term, of_row, out = a[top + i], product[i], tile[i, start : start + terms.size]
+            for j in range(terms.size):
+                out[j] = term + terms[j] - of_row[j]

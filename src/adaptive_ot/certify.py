@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from adaptive_ot import _validation as check
+from adaptive_ot.costs import Cost, PointCost
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.exact.certificate import LARGEST_VIOLATION
 from adaptive_ot.marginals import ROUNDING, Marginals, Violations, as_marginals
@@ -166,10 +167,20 @@ def certify(
 
 def _proved(problem: Problem, source_potential: np.ndarray) -> float:
     """The lower bound that a source potential proves, less the rounding error that its terms may have."""
-    bound = problem.bound(source_potential)
+    potential = problem.marginals.clipped(source_potential)
+    bound = problem.bound_from(potential, _lowest(problem.cost, potential))
     sizes = [abs(bound.price) * problem.prescribed_mass]
-    potentials = problem.marginals.clipped(source_potential), bound.target_potential
+    potentials = potential, bound.target_potential
     for weights, potential in zip((problem.source_weights, problem.target_weights), potentials, strict=True):
         finite = np.isfinite(potential)  # SoftKL adds nothing for targets that no pair reaches
         sizes.append(float(weights[finite] @ np.abs(potential[finite])))
     return bound.value - ROUNDING * sum(sizes)
+
+
+def _lowest(cost: Cost, potential: np.ndarray) -> np.ndarray:
+    """The smallest C_ij - f_i of every target, between points as the exact solver prices them."""
+    if not isinstance(cost, PointCost):
+        return cost.column_minima(potential)
+    from adaptive_ot.exact.columns import column_minima  # imports Numba, which takes half a second
+
+    return column_minima(cost, potential)

@@ -115,7 +115,11 @@ class Problem:
         """The lower bound that a source potential proves, with the target potential and price of mass behind it."""
         given = check.potential("source_potential", source_potential, self.cost.shape[0])
         potential = self.marginals.clipped(given)
-        return self.marginals.bound(*self._weights(), potential, self.cost.column_minima(potential))
+        return self.bound_from(potential, self.cost.column_minima(potential))
+
+    def bound_from(self, potential: np.ndarray, lowest: np.ndarray) -> Bound:
+        """The lower bound that a clipped source potential proves, given min_i C_ij - f_i of every target."""
+        return self.marginals.bound(*self._weights(), potential, lowest)
 
     def transposed(self) -> Problem:
         """The problem with sources and targets exchanged; its `bound` is that of a target potential."""

@@ -1,7 +1,8 @@
 """`Softmin` in Numba kernels on threads, for costs of any size and kind on the CPU.
 
 Entries of P that stay negligible all around the scalings it was made for are left out: at a small epsilon P is sparse,
-and a sweep over all pairs costs next to nothing. Where P would be too large, it is made anew every time.
+and a sweep over all pairs costs next to nothing. Where P would be too large, it is made anew every time. The costs of
+points then come from products in float32 at first, as if the points were elsewhere by a little, and from float64 later.
 """
 
 from __future__ import annotations
@@ -17,9 +18,18 @@ import numpy as np
 from adaptive_ot._points import inner_products, point_costs
 from adaptive_ot._threads import run_together
 from adaptive_ot.costs import SparseCost
-from adaptive_ot.entropic import kernels
+from adaptive_ot.entropic import constants, kernels
 from adaptive_ot.entropic.dense import solve_dense
-from adaptive_ot.entropic.oracle import NOTHING, RIDGES, Finished, RowRule, RowStochastic, RowUpdate, Softmin
+from adaptive_ot.entropic.oracle import (
+    NOTHING,
+    RIDGES,
+    Conditions,
+    Finished,
+    RowRule,
+    RowStochastic,
+    RowUpdate,
+    Softmin,
+)
 from adaptive_ot.solution import marginal
 
 # A sparse P pays off below this share of all pairs.
@@ -31,6 +41,15 @@ MOST_ENTRIES = 2**25
 # Pairs in a block of rows, and pairs from which on a second thread pays off.
 PAIRS_PER_BLOCK = 2**18
 PAIRS_PER_THREAD = 2**17
+
+# Products of fewer rows of points are slow, so a block of costs of points has as many, up to this number of pairs.
+ROWS_PER_PRODUCT = 32
+MOST_PAIRS_PER_BLOCK = 2**22
+
+HALF_ULP_FLOAT32 = 2.0**-24
+
+# The part of the error that is the goal that may be left to conjugate gradients before costs are exact.
+LEAVE = 0.2
 
 # Newton's equations are solved directly up to this many, or if a column shares rows with no more than these on average,
 # entries of P that do not matter to a step aside.
@@ -147,17 +166,46 @@ class TiledSoftmin(CompiledSoftmin):
         self.rows_per_block = max(1, PAIRS_PER_BLOCK // max(1, m))
         self.sparse = False  # whether P was found to be sparse when it was last made
         self.array = cost.array if dense else None
-        self.points = () if dense else inner_products(cost)
+        self.points: tuple[np.ndarray, ...] = ()
+        self.single_points: tuple[np.ndarray, ...] = ()
+        self.moved, self.refined = math.inf, False  # by how much float32 moves costs, and whether it is done with
+        if not dense:
+            self.points = u, w, a, b = inner_products(cost)
+            if n * m > MOST_ENTRIES:
+                self.moved = HALF_ULP_FLOAT32 * math.sqrt(greatest_square(u)) * math.sqrt(greatest_square(w))
+                self.rows_per_block = max(self.rows_per_block, min(ROWS_PER_PRODUCT, MOST_PAIRS_PER_BLOCK // m))
+                with np.errstate(over="ignore"):  # such points are only used in float64
+                    self.single_points = u.astype(np.float32), w.astype(np.float32), a, b
 
-    def _blocks(self, top: int, bottom: int) -> Iterator[tuple[int, int, np.ndarray]]:
+    @property
+    def in_single(self) -> bool:
+        """Whether costs come from products in float32, which move exponents by little."""
+        return not self.refined and self.moved < constants.LEVEL_ERROR * self.epsilon
+
+    @property
+    def conditions(self) -> Conditions:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Conditions(least_error=self.moved / self.epsilon, leave=LEAVE) if self.in_single else Conditions()
+
+    def scale(self, epsilon: float) -> None:
+        self.refined &= epsilon == self.epsilon
+        super().scale(epsilon)
+
+    def refine(self) -> bool:
+        if not self.in_single:
+            return False
+        self.refined, self.kept = True, None
+        return True
+
+    def _blocks(self, top: int, bottom: int, single: bool) -> Iterator[tuple[int, int, np.ndarray]]:
         """The costs of some rows, in blocks of them."""
+        points = self.single_points if single else self.points
         for start in range(top, bottom, self.rows_per_block):
             stop = min(start + self.rows_per_block, bottom)
             if self.array is not None:
                 yield start, stop, self.array[start:stop]
             else:
                 tile = np.empty((stop - start, self.shape[1]))
-                point_costs(*self.points, start, tile)
+                point_costs(*points, start, tile)
                 yield start, stop, tile
 
     def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
@@ -177,7 +225,7 @@ class TiledSoftmin(CompiledSoftmin):
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
             scratch = np.empty((self.rows_per_block if self.sparse else 0, m))
-            for start, stop, costs in self._blocks(top, bottom):
+            for start, stop, costs in self._blocks(top, bottom, self.in_single):
                 entries = matrix[start:stop] if dense else scratch[: stop - start]
                 kernels.update_rows(costs, start, inverse, h, rule, log_sums, potential, out, entries, counts, cut)
                 if self.sparse:
@@ -201,7 +249,7 @@ class TiledSoftmin(CompiledSoftmin):
             return super()._curvature(p, factors, x)
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
-            for start, _, costs in self._blocks(top, bottom):
+            for start, _, costs in self._blocks(top, bottom, self.in_single):
                 kernels.sweep_costs(costs, start, 1 / self.epsilon, p.h, x, factors, p.log_sums, out)
 
         return self._in_threads(rows, self.shape[0] * self.shape[1])
@@ -223,7 +271,7 @@ class TiledSoftmin(CompiledSoftmin):
 
         def rows(top: int, bottom: int, out: np.ndarray) -> None:
             low = np.full(m, np.inf)
-            for start, stop, costs in self._blocks(top, bottom):
+            for start, stop, costs in self._blocks(top, bottom, single=False):
                 part = plan[start:stop]
                 values.append(kernels.finish_rows(costs, start, inverse, h, *given, part, *results, out, low))
             lowest.append(low)
@@ -232,9 +280,14 @@ class TiledSoftmin(CompiledSoftmin):
         return Finished(row_factors, row_sums, columns, cost, np.min(lowest, axis=0), plan if keep else None)
 
     def plan_rows(self, at: RowUpdate, rule: RowRule) -> Iterator[tuple[int, np.ndarray]]:
-        for top, bottom, costs in self._blocks(0, self.shape[0]):
+        for top, bottom, costs in self._blocks(0, self.shape[0], single=False):
             scaling = (at.potential + rule.reference)[top:bottom, None]
             yield top, np.exp(scaling + at.h - costs / self.epsilon)
+
+
+def greatest_square(vectors: np.ndarray) -> float:
+    """The greatest squared norm."""
+    return float(np.einsum("ij,ij->i", vectors, vectors).max(initial=0.0))
 
 
 def dense_gram(p: RowStochastic, factors: np.ndarray, growth: np.ndarray) -> np.ndarray:

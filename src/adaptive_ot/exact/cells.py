@@ -254,23 +254,39 @@ class CellPricing(PointPricing):
         return Cells.of(u), Cells.of(v)
 
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
-        _, _, a, b = self.bound
-        of_sources, of_targets = self.cells
-        source, target = Side.of(of_sources, a, f), Side.of(of_targets, b, g)
-        points = self.points.part(of_sources.order, of_targets.order)
+        source, target, points = self._sides(f, g)
         by_row = self._lowest(points, source, target, keep)
         tick(0.5)
         by_column = self._lowest(points.transposed(), target, source, keep)
         tick(1.0)
         (i, to_column), (j, to_row) = by_row.pairs(), by_column.pairs()
-        rows = of_sources.order[np.append(i, to_row)]
-        columns = of_targets.order[np.append(to_column, j)]
+        rows = source.cells.order[np.append(i, to_row)]
+        columns = target.cells.order[np.append(to_column, j)]
         rows, columns = unique_pairs(rows, columns, self.shape[1])
-        target_minimum = np.empty(self.shape[1])
-        target_minimum[of_targets.order] = by_column.value[:, 0]
+        target_minimum = _unordered(by_column.value[:, 0], target)
         return Violated(rows, columns, self.cost.entries(rows, columns), target_minimum)
+
+    def lowest_of_targets(self, f: np.ndarray, g: np.ndarray, tick: Tick) -> np.ndarray:
+        source, target, points = self._sides(f, g)
+        lowest = self._lowest(points.transposed(), target, source, 1).value[:, 0]
+        tick(1.0)
+        return _unordered(lowest, target)
+
+    def _sides(self, f: np.ndarray, g: np.ndarray) -> tuple[Side, Side, Points]:
+        """Sources and targets with these potentials, and the points in the order of both."""
+        _, _, a, b = self.bound
+        of_sources, of_targets = self.cells
+        points = self.points.part(of_sources.order, of_targets.order)
+        return Side.of(of_sources, a, f), Side.of(of_targets, b, g), points
 
     def _lowest(self, points: Points, own: Side, other: Side, keep: int) -> Best:
         best = Best.none(own.value.size, keep)
         self._share(lambda first, last: search(points, own, other, first, last, best), 0, own.value.size)
         return best
+
+
+def _unordered(values: np.ndarray, side: Side) -> np.ndarray:
+    """Values in the order of the cells of a side, put in the order of its points."""
+    result = np.empty(values.size)
+    result[side.cells.order] = values
+    return result

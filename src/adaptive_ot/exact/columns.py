@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from adaptive_ot._progress import Progress
+from adaptive_ot._validation import LARGEST
 from adaptive_ot.costs import PointCost
 from adaptive_ot.exact.cells import CellPricing
 from adaptive_ot.exact.certificate import Exact, certified
@@ -34,6 +35,12 @@ MANY = 32 * FIRST_KEEP
 SPACE = 3
 NEARLY_ALL = 0.99
 
+# Clouds of this many times the coarsest problem are solved sooner without it.
+FEW = 8
+
+# Where a potential is larger than what is left of it by more than this factor, digits are lost: this share at most.
+NEAR, LOST = 16.0, 2.0**-48
+
 
 def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pricing:
     """The pricing that suits a cost; only pairs that cost less than `base` matter.
@@ -57,6 +64,19 @@ def pricing_for(cost: Any, base: float = np.inf, limits: Limits = LIMITS) -> Pri
     dimension = cost.x.shape[1] + cost.p.shape[1]
     in_cells = max(cost.shape) >= limits.points_in_cells << 2 * dimension
     return CellPricing(cost, limits) if in_cells else PointPricing(cost, limits)
+
+
+def column_minima(cost: PointCost, f: np.ndarray) -> np.ndarray:
+    """The smallest C_ij - f_i of every target, as `cost.column_minima` finds it, but in far less time."""
+    if not f.size or not (np.abs(f) <= LARGEST).all():
+        return cost.column_minima(f)
+    pricing, highest = pricing_for(cost), int(f.argmax())
+    g = cost.block(highest, highest + 1)[0] - f[highest]
+    lowest = g + pricing.lowest_of_targets(f, g, lambda _: None)
+    if (np.abs(g) > NEAR * (np.abs(lowest) + np.abs(f).max())).any():  # then the sum has lost digits
+        g = lowest + LOST * np.abs(g)
+        lowest = g + pricing.lowest_of_targets(f, g, lambda _: None)
+    return lowest
 
 
 class Optimum(NamedTuple):
@@ -96,18 +116,18 @@ def find_optimum(
 ) -> Optimum:
     """The optimum with `base` subtracted from all costs; between points, coarser problems are solved first."""
     generation = ColumnGeneration(problem, solver, base, report, limits)
-    cost, pricing = problem.cost, pricing_for(problem.cost, base, limits)
-    if not isinstance(cost, PointCost) or pricing.complete or max(cost.shape) <= limits.coarsest_points:
-        return generation.optimum(pricing, problem.source_weights, problem.target_weights)
+    cost, whole = problem.cost, pricing_for(problem.cost, base, limits)
+    weights = problem.source_weights, problem.target_weights
+    if not isinstance(cost, PointCost) or whole.complete or max(cost.shape) <= FEW * limits.coarsest_points:
+        return generation.optimum(whole, *weights)
     finest, order = Scale.finest(problem, cost)
     scales = all_scales(finest, limits.coarsest_points)
     pricing = pricing_for(scales[0].cost, base, limits)
     optimum = generation.optimum(pricing, *scales[0][1:])
     for coarse, fine in pairwise(scales):
         if generation.stays_near(pricing, optimum):
-            pricing = pricing_for(finest.cost, base, limits)
-            optimum = generation.optimum(pricing, *finest[1:])
-            break
+            # In the order of cells, ever nearer partners come one after the other, and all of them are inserted.
+            return generation.optimum(whole, *weights)
         start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
         optimum = generation.optimum(pricing, *fine[1:], start)
     return optimum.unordered(order)
@@ -189,9 +209,10 @@ class ColumnGeneration:
         In the plane this does not follow: mass moves ever farther, compared with the distances of the points.
         """
         (n, m), cost = pricing.shape, pricing.cost
-        if pricing.complete or min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
+        if min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
             return False
-        cheapest = pricing.cheapest(self.base, FIRST_KEEP, self.priced)
+        unlisted = pricing_for(cost, self.base, self.limits._replace(searched_entries=0))  # a list would have all pairs
+        cheapest = unlisted.cheapest(self.base, FIRST_KEEP, self.priced)
         self.round += 1
         rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
         cheap = np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns)
@@ -207,7 +228,7 @@ class ColumnGeneration:
     def transform(self, cost: PointCost, f: np.ndarray) -> np.ndarray:
         """The c-transform: the lowest C_ij - f_i of every target, at most 0."""
         pricing = pricing_for(cost, self.base, self.limits)
-        lowest = pricing.violated(f + self.base, np.zeros(cost.shape[1]), 1, self.priced).target_minimum
+        lowest = pricing.lowest_of_targets(f + self.base, np.zeros(cost.shape[1]), self.priced)
         self.round += 1
         return lowest
 

@@ -81,6 +81,10 @@ class Pricing(ABC):
     def violated(self, f: np.ndarray, g: np.ndarray, keep: int, tick: Tick) -> Violated:
         """The pairs that f and g violate: the `keep` worst of every source and every target."""
 
+    def lowest_of_targets(self, f: np.ndarray, g: np.ndarray, tick: Tick) -> np.ndarray:
+        """The lowest reduced cost of every target, at most 0."""
+        return self.violated(f, g, 1, tick).target_minimum
+
     @abstractmethod
     def below(self, f: np.ndarray, g: np.ndarray, limit: float, most: int) -> Pairs | None:
         """The pairs with a reduced cost below the limit, by row, then column; None if there are more than `most`."""

@@ -70,6 +70,16 @@ def check_unpacked(file: IO[bytes], unpacked: int) -> None:
         raise InvalidInput(f"file '{file.name}'", rule, given, remedy)
 
 
+def check_memory(name: str, size: int) -> None:
+    """Refuse an array that cannot fit into memory; reading it might end the process without a word."""
+    if hasattr(os, "sysconf"):
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        if size > memory > 0:
+            rule = f"must fit into memory, {memory / 2**30:.3g} GiB here"
+            remedy = "Give points instead of a cost matrix, fewer points, or use a machine with more memory."
+            raise InvalidInput(name, rule, f"{size / 2**30:.3g} GiB", remedy)
+
+
 def most_unpacked() -> float:
     """The memory that compressed arrays may take, in GiB."""
     given = os.environ.get(ALLOWANCE, "")

@@ -19,6 +19,7 @@ from adaptive_ot.workbench.cli.options import named
 from adaptive_ot.workbench.files import (
     check_header,
     check_input,
+    check_memory,
     check_separator,
     check_unpacked,
     is_number,
@@ -175,7 +176,10 @@ def _read(argument: str, path: Path, key: str, sparse_too: bool = False, mapped:
         with open(path, "rb") as file:
             if suffix == ".npz":
                 return Table(_read_npz(name, file, key, sparse_too))
-            check_header(file, path.stat().st_size)
+            size = path.stat().st_size
+            check_header(file, size)
+            if not mapped:
+                check_memory(name, size)
             file.seek(0)
             if mapped:
                 return Table(np.lib.format.open_memmap(path, mode="r"))
