@@ -176,7 +176,8 @@ def test_larger_ones_in_torch(entropy):
     for cost in (aot.DistanceCost(x, z, 1.0), torch.cdist(x, z).square() - 1.0):
         found = aot.solve(cost, solver=solver)
         assert found.value == pytest.approx(expected.value, abs=1e-12)
-        np.testing.assert_allclose(found.source_potential.cpu(), expected.source_potential, rtol=0, atol=1e-12)
+        # The tolerance bounds the marginals; potentials may differ by more, and do with "counting".
+        np.testing.assert_allclose(found.source_potential.cpu(), expected.source_potential, rtol=0, atol=1e-10)
 
 
 @pytest.fixture
