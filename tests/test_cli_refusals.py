@@ -189,6 +189,7 @@ COMMANDS = {
     "benchmark sensitivity": "plan.toml -o out",
     "train": "--dataset digits --root digits.npz --source a --target b -o out",
     "report": "folder.npy",
+    "select": "folder.npy folder.npy",
 }
 
 

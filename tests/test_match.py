@@ -195,7 +195,7 @@ def test_networkx():
 
 @pytest.mark.parametrize("larger", [False, True])
 def test_or_tools(larger):
-    min_cost_flow = pytest.importorskip("ortools.graph.python.min_cost_flow")
+    min_cost_flow = pytest.importorskip("ortools.graph.python.min_cost_flow", exc_type=ImportError)
     rng = np.random.default_rng(4)
     n, m, size = (3000, 2500, 20_000) if larger else (60, 50, 500)
     rows, columns = rng.integers(0, n, size), rng.integers(0, m, size)
