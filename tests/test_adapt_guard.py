@@ -255,7 +255,7 @@ def test_where_three_routes_disagree_the_source_classifier_answers():
     mirrored = np.where(data.source[:, None], data.X, -data.X)
     model = fitted(JointTransportClassifier(), mirrored, data.y, data.domain)
     assert not model.adapted_
-    assert "three ways to follow them lead apart" in model.reason_
+    assert "the three routes disagree" in model.reason_
     x, z = mirrored[data.source], mirrored[~data.source]
     unit = np.sqrt(np.median(cdist(x, z, "sqeuclidean")))
     judge = LogisticRegression(C=10, max_iter=5000, tol=1e-8).fit(x / unit, data.y[data.source])

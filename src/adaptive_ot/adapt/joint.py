@@ -222,7 +222,7 @@ class JointTransportClassifier(JointMatching):
         The labels of the sources.
     class_presence_
         The probability that each class exists in the target, as the source classifier sees it: not reliable if
-        `adapted_`.
+        classes have moved, see `reason_`.
     adapted_, reason_
         Whether the sources were moved, and why or why not.
     overlap_, overlap_interval_
@@ -339,7 +339,7 @@ class JointTransportClassifier(JointMatching):
         agreed = unanimity(np.array(ends))
         self.adapted_ = agreed >= UNANIMOUS
         if not self.adapted_:
-            self.reason_ = f"{null.shift}, but three ways to follow them lead apart (their agreement is {agreed:.2f})."
+            self.reason_ = f"{null.shift}, but the three routes disagree (kappa {agreed:.2f}), so the sources stay."
             return Answer([(null.head, 1.0)], 0.0, in_place)
         return moved
 
