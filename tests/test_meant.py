@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import adaptive_ot as aot
+from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.workbench.cli import main
 from commands import refused
 
@@ -29,6 +30,7 @@ MODELS = "aot.AtMost(), aot.Equal(), aot.FixedMass(mass), aot.SoftKL(tau), aot.C
 OWN = "source_weights, target_weights, marginals, solver, progress, raise_if_not_converged"
 PIVOTS = "solver=aot.Exact(max_pivots=1000), or aot.Entropic(epsilon, max_iterations=1000)"
 PAD = "Pad with +inf and give the added points weight 0, or take one-to-one pairs from aot.match_frames."
+DOMAINS = "Write sample_domain=np.where(is_target, -1, 0)."
 TOTALS = "target_weights must have the same total as the source weights with Equal"
 
 
@@ -48,6 +50,10 @@ def marginals(given: Any, call: str) -> tuple[Callable[[], Any], str]:
 def solver(given: Any, call: str) -> tuple[Callable[[], Any], str]:
     message = f"solver must be an instance of Exact or Entropic; got {given!r}. Write solver={call}."
     return solve(C, solver=given), message
+
+
+def adapt(domain: Any, **parameters: Any) -> Any:
+    return JointTransportClassifier(**parameters).fit(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1], sample_domain=domain)
 
 
 MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -176,6 +182,23 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
         "index must be a whole number or a slice; got [True, False, True]. "
         "Index one problem after the other; plan, value and so on hold the answers to all.",
     ),
+    "decoys as a mask of 0 and 1": (
+        lambda: aot.match(C).at_error_rate(0.5, decoys=np.array([0, 1, 1])),
+        "decoys must not repeat an index; got array([0, 1, 1]). "
+        "Give a boolean mask, as decoys=mask.astype(bool) makes one, or distinct indices.",
+    ),
+    "an error rate in percent": (
+        lambda: aot.match(C).at_error_rate(5, decoys=[2]),
+        "rate must be a number from 2.22507e-308 to 1; got 5. Give a share: 5 % is 0.05.",
+    ),
+    "domains 0 and 1": (
+        lambda: adapt([0, 0, 1, 1]),
+        f"sample_domain must mark some samples as target (< 0); got only 0 and 1. {DOMAINS}",
+    ),
+    "a mask of targets": (
+        lambda: adapt([False, False, True, True]),
+        f"sample_domain must hold finite numbers; got dtype bool. {DOMAINS}",
+    ),
     "unit weights that must all move": (
         solve(C, np.ones(2), np.ones(3), marginals=aot.Equal()),
         f"{TOTALS}; got 3 against 2. Use aot.match for one-to-one pairs, or AtMost.",
@@ -223,6 +246,13 @@ def test_the_calls_of_the_messages_work():
     with pytest.raises(IndexError):  # as of any sequence, which is what ends a loop over one
         aot.solve(BATCH)[3]
     assert len([*aot.solve(BATCH)]) == 3
+
+
+def test_a_mask_of_decoys_means_the_same_as_their_indices():
+    matching = aot.match(np.array([[9.0, 1.0, -1.0, 0.5], [2.0, 8.0, 1.0, 3.0], [1.0, 2.0, 7.0, 4.0]]))
+    mask = np.array([0, 0, 0, 1])
+    found = [matching.at_error_rate(1.0, decoys=decoys) for decoys in (mask.astype(bool), mask.nonzero()[0], [3])]
+    assert [each.pairs.tolist() for each in found] == [[[0, 0], [1, 1], [2, 2]]] * 3
 
 
 def test_padding_a_ragged_frame_changes_nothing():

@@ -330,6 +330,9 @@ def mask(name: str, given: Any, size: int) -> np.ndarray:
         raise InvalidInput(name, rule, describe(given), "Give one or the other.")
     result = np.zeros(size, np.bool_)
     result[array.astype(np.int64)] = True
+    if np.count_nonzero(result) < array.size:  # as does a mask of 0 and 1, which would mean the first two points
+        remedy = f"Give a boolean mask, as {name}=mask.astype(bool) makes one, or distinct indices."
+        raise InvalidInput(name, "must not repeat an index", describe(given), remedy)
     return result
 
 

@@ -140,7 +140,8 @@ class Matching:
         """
         from adaptive_ot.error_rate import price_at_rate
 
-        rate = check.number("rate", rate, minimum=np.finfo(float).tiny, maximum=1.0)
+        remedy = "Give a share: 5 % is 0.05."
+        rate = check.number("rate", rate, minimum=np.finfo(float).tiny, maximum=1.0, remedy=remedy)
         is_decoy = check.mask("decoys", decoys, self.shape[1])
         for wrong, has in ((not is_decoy.any(), "no"), (bool(is_decoy.all()), "only")):
             if wrong:

@@ -108,13 +108,17 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
     if domain.shape != (samples,):
         rule = f"must have one number per sample ({samples})"
         raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", remedy)
+    by_mask = "Write sample_domain=np.where(is_target, -1, 0)."
     numbers = domain.dtype.kind in check.REAL and domain.dtype != bool  # False would be a source
     if not numbers or not np.isfinite(domain).all():
         given = "NaN or infinity" if numbers else f"dtype {domain.dtype}"
+        remedy = by_mask if domain.dtype == bool else remedy
         raise InvalidInput("sample_domain", "must hold finite numbers", given, remedy)
     source = domain >= 0
     if both and (source.all() or not source.any()):
         rule = f"must mark some samples as {'target (< 0)' if source.any() else 'source (>= 0)'}"
+        if set(np.unique(domain).tolist()) == {0, 1}:
+            raise InvalidInput("sample_domain", rule, "only 0 and 1", by_mask)
         remedy = "Give samples of both domains, or omit sample_domain to fit without adaptation."
         raise InvalidInput("sample_domain", rule, f"{samples} samples of the other domain", remedy)
     return source
