@@ -31,6 +31,8 @@ OWN = "source_weights, target_weights, marginals, solver, progress, raise_if_not
 PIVOTS = "solver=aot.Exact(max_pivots=1000), or aot.Entropic(epsilon, max_iterations=1000)"
 PAD = "Pad with +inf and give the added points weight 0, or take one-to-one pairs from aot.match_frames."
 DOMAINS = "Write sample_domain=np.where(is_target, -1, 0)."
+FOURTH = "solve takes the cost and two weights by position; got {} as the fourth. Write aot.solve(C, a, b, {})."
+ANSWER = "Write aot.certify(C, plan=solution.plan, source_potential=solution.source_potential)."
 TOTALS = "target_weights must have the same total as the source weights with Equal"
 
 
@@ -71,17 +73,18 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a path in POT's order": (
         lambda: aot.mass_path(A, B, C),
-        f"cost must have two dimensions (sources x targets); got 1 with shape (2,). {FIRST}",
+        "cost must have two dimensions (sources x targets); got 1 with shape (2,). "
+        "The cost comes first: write aot.mass_path(C, a, b), with the weights after it.",
     ),
     "point clouds": (
         solve(X, Z),
         "source_weights must have shape (2,) to match the cost; got (4, 3). "
-        "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).",
+        "For two point clouds, write aot.solve(aot.DistanceCost(x, z)).",
     ),
     "point clouds as lists, and a reach": (
         solve(X.tolist(), Z.tolist(), 1.5),
         "source_weights must have shape (2,) to match the cost; got (4, 3). "
-        "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).",
+        "For two point clouds, write aot.solve(aot.DistanceCost(x, z)).",
     ),
     "a .npy file": (
         solve("cost.npy"),
@@ -148,7 +151,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "numItermax": unknown("numItermax", 1000, PIVOTS),
     "max_iter": unknown("max_iter", 1000, PIVOTS),
     "limit": unknown("limit", 2.5, "aot.match(cost=cost, limit=2.5)"),
-    "a": unknown("a", 1, "source_weights=..."),
+    "a": unknown("a", 1, "source_weights=a"),
     "several": (
         solve(C, reg=0.1, reg_m=1.0),
         "reg is not a keyword of solve; got 0.1. Write solver=aot.Entropic(0.1).",
@@ -182,6 +185,85 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
         "index must be a whole number or a slice; got [True, False, True]. "
         "Index one problem after the other; plan, value and so on hold the answers to all.",
     ),
+    "a plan by position": (
+        lambda: aot.certify(C, C),
+        "source_weights must have shape (2,) to match the cost; got (2, 3). Write aot.certify(C, plan=plan).",
+    ),
+    "a solution by position": (
+        lambda: aot.certify(C, aot.solve(C)),
+        f"source_weights must be weights; got Solution. {ANSWER}",
+    ),
+    "a solution for a plan": (
+        lambda: aot.certify(C, plan=aot.solve(C)),
+        f"plan must be an array; got Solution. {ANSWER}",
+    ),
+    "POT's order to certify": (
+        lambda: aot.certify(A, B, C),
+        "cost must have two dimensions (sources x targets); got 1 with shape (2,). "
+        "The cost comes first: write aot.certify(C, a, b, plan=plan), with the weights after it.",
+    ),
+    "point clouds to certify": (
+        lambda: aot.certify(X, Z),
+        "source_weights must have shape (2,) to match the cost; got (4, 3). "
+        "For two point clouds, write aot.certify(aot.DistanceCost(x, z), plan=plan).",
+    ),
+    "a path of point clouds": (
+        lambda: aot.mass_path(X, Z),
+        "source_weights must have shape (2,) to match the cost; got (4, 3). "
+        "For two point clouds, write aot.mass_path(aot.DistanceCost(x, z)).",
+    ),
+    "a solver by position": (
+        solve(C, aot.Entropic(0.1)),
+        "source_weights must be weights; got aot.Entropic(epsilon=0.1). Write solver=aot.Entropic(epsilon=0.1).",
+    ),
+    "a model by position": (
+        solve(C, None, aot.Equal()),
+        "target_weights must be weights; got aot.Equal(). Write marginals=aot.Equal().",
+    ),
+    "a number as the fourth": (solve(C, A, B, 0.1), FOURTH.format("0.1", "solver=aot.Entropic(0.1)")),
+    "POT's sinkhorn": (solve(A, B, C, 0.1), FOURTH.format("0.1", "solver=aot.Entropic(0.1)")),
+    "a model as the fourth": (
+        solve(C, A, B, aot.SoftKL(2.0)),
+        FOURTH.format("aot.SoftKL(tau=2.0)", "marginals=aot.SoftKL(tau=2.0)"),
+    ),
+    "anything as the fourth": (solve(C, A, B, True), FOURTH.format("True", "marginals=..., solver=...")),
+    "a solver for a classifier": (
+        lambda: adapt([0, 0, -1, -1], solver="entropic"),
+        "solver must be an instance of Exact or Entropic; got 'entropic'. Write solver=aot.Entropic(0.1).",
+    ),
+    "a model for a classifier": (
+        lambda: adapt([0, 0, -1, -1], marginals="equal"),
+        "marginals must be an instance of Marginals; got 'equal'. Write marginals=aot.Equal().",
+    ),
+    "two models for a classifier": (
+        lambda: adapt([0, 0, -1, -1], marginals=(aot.AtMost(), aot.Equal())),
+        f"marginals must be an instance of Marginals; got (AtMost(), Equal()). Give one of {MODELS}.",
+    ),
+    "an automatic reach": (
+        lambda: aot.DistanceCost(X, Z, reach="auto"),  # type: ignore[arg-type]
+        "reach must be a number from 0 to 1e+100; got 'auto'. Omit reach to have it estimated.",
+    ),
+    "a file of points": (
+        lambda: aot.DistanceCost("x.npy", Z),
+        "x must be an array, not a file; got 'x.npy'. Write x=np.load('x.npy').",
+    ),
+    "another file of points": (
+        lambda: aot.DistanceCost(X, Path("z.npz")),
+        "z must be an array, not a file; got 'z.npz'. Write z=np.load('z.npz')['z'].",
+    ),
+    "a .txt file": (
+        solve("cost.txt"),
+        "cost must be an array, not a file; got 'cost.txt'. Write aot.solve(np.loadtxt('cost.txt')).",
+    ),
+    "no cost": (
+        solve(None),
+        "cost must be given; got None. "
+        "Write aot.solve(C) for a matrix, or aot.solve(aot.DistanceCost(x, z)) for points.",
+    ),
+    "one weight": (
+        solve([[1.0, 2.0]], A),
+        "source_weights must have shape (1,) to match the cost; got (2,). Give 1 weight.",
+    ),
     "decoys as a mask of 0 and 1": (
         lambda: aot.match(C).at_error_rate(0.5, decoys=np.array([0, 1, 1])),
         "decoys must not repeat an index; got array([0, 1, 1]). "
@@ -213,6 +295,10 @@ if torch is not None:
     CLOUD = "Pass {}.detach(), or a matrix such as torch.cdist(x, z)**2 - reach**2 to aot.autodiff.transport_value."
     JOINT = torch.tensor(X), torch.tensor(Z), CLASSES.clone().requires_grad_(), torch.ones(4, 2)
     MESSAGES |= {
+        "a solver by position, with gradients": (
+            lambda: aot.autodiff.transport_value(TRACKED, aot.Entropic(0.1)),
+            "source_weights must be weights; got aot.Entropic(epsilon=0.1). Write solver=aot.Entropic(epsilon=0.1).",
+        ),
         "a gradient": (solve(TRACKED), f"cost {LOST}. {VALUE.format('cost')}"),
         "a gradient by the weights": (
             solve(TRACKED.detach(), target_weights=WEIGHTS),
@@ -238,6 +324,11 @@ def test_the_calls_of_the_messages_work():
     """What the messages tell a user to type."""
     assert aot.solve(C, A, B).value == aot.solve(C).value
     assert aot.solve(aot.DistanceCost(X, Z, reach=2.0)).mass > 0
+    assert aot.solve(aot.DistanceCost(X, Z)).converged
+    solution = aot.solve(C, A, B)
+    assert aot.certify(C, A, B, plan=solution.plan).feasible
+    assert aot.certify(C, plan=solution.plan, source_potential=solution.source_potential).gap < 1e-12
+    assert aot.mass_path(aot.DistanceCost(X, Z)).most_mass == pytest.approx(1.0)
     assert aot.solve(C, solver=aot.Entropic(0.1)).converged
     assert aot.solve(C, marginals=aot.FixedMass(0.5)).mass == pytest.approx(0.5)
     assert aot.solve(C, marginals=aot.SoftKL(2.0), solver=aot.Entropic(0.1)).converged
@@ -253,6 +344,13 @@ def test_a_mask_of_decoys_means_the_same_as_their_indices():
     mask = np.array([0, 0, 0, 1])
     found = [matching.at_error_rate(1.0, decoys=decoys) for decoys in (mask.astype(bool), mask.nonzero()[0], [3])]
     assert [each.pairs.tolist() for each in found] == [[[0, 0], [1, 1], [2, 2]]] * 3
+
+
+def test_a_tiny_epsilon_is_told_of_the_exact_solver():
+    with pytest.raises(aot.NotConverged) as caught:
+        aot.solve(C, solver=aot.Entropic(1e-12, max_iterations=5))
+    advice = "use a larger epsilon or tolerance, more iterations, or aot.Exact()"
+    assert str(caught.value).startswith(f"stopped at the iteration limit: {advice} (gap ")
 
 
 def test_padding_a_ragged_frame_changes_nothing():
@@ -279,7 +377,7 @@ def test_nobody_misses_a_gradient_that_is_off():
 
 NOTHING = [
     "  note      nothing moves: no cost is negative. Subtract a limit (cost - limit), use",
-    "            aot.DistanceCost(x, z, reach), or move everything with marginals=aot.Equal()",
+    "            aot.DistanceCost(x, z), or move everything with marginals=aot.Equal()",
 ]
 SPLIT = [
     "  note      sources weigh 0.5 and targets 0.333, so points are split; for one-to-one pairs,",

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot.adapt.coordinates import Coordinates
 from adaptive_ot.adapt.matching import MATCHED, Matcher, Matching
@@ -46,10 +47,10 @@ class DomainEstimator(BaseEstimator):
         `labels` is True for classes, False for numbers, and None if labels are not used.
         """
         check.whole_number("batch_size", self.batch_size, minimum=1)
-        if self.marginals is not None:
-            check.instance("marginals", self.marginals, Marginals)
-        if self.solver is not None:
-            check.instance("solver", self.solver, Exact, Entropic)
+        if not isinstance(self.marginals, Marginals | None):
+            raise meant.model(self.marginals, pairs=False)
+        if not isinstance(self.solver, Exact | Entropic | None):
+            raise meant.solver(self.solver)
         if labels is not None and y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = self._features(X, ensure_min_samples=1 if labels is None else 2)
