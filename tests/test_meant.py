@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial import distance
 
 import adaptive_ot as aot
 from adaptive_ot.adapt import JointTransportClassifier
@@ -33,6 +34,11 @@ PAD = "Pad with +inf and give the added points weight 0, or take one-to-one pair
 DOMAINS = "Write sample_domain=np.where(is_target, -1, 0)."
 FOURTH = "solve takes the cost and two weights by position; got {} as the fourth. Write aot.solve(C, a, b, {})."
 ANSWER = "Write aot.certify(C, plan=solution.plan, source_potential=solution.source_potential)."
+NAMES, TRIPLES = np.array(["ann", "bob"]), [(0, 0, 1.5), (0, 1, 2.5), (1, 1, 2.0)]
+NUMBER = (
+    "Number the names first: names, numbers = np.unique(names, return_inverse=True); "
+    "or run adaptive-ot match, which reads names."
+)
 TOTALS = "target_weights must have the same total as the source weights with Equal"
 
 
@@ -264,6 +270,44 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
         solve([[1.0, 2.0]], A),
         "source_weights must have shape (1,) to match the cost; got (2,). Give 1 weight.",
     ),
+    "names for numbers": (
+        lambda: aot.match(pairs=(NAMES, NAMES, [1.0, 2.0])),
+        f"pairs[0] must hold real numbers; got dtype <U3. {NUMBER}",
+    ),
+    "objects for numbers": (
+        lambda: aot.match(pairs=([0, 1], NAMES.astype(object), [1.0, 2.0])),
+        f"pairs[1] must hold real numbers; got dtype object. {NUMBER}",
+    ),
+    "whole floats for numbers": (
+        lambda: aot.match(pairs=([0.0, 1.0], [0, 1], [1.0, 2.0])),
+        "pairs[0] must hold integers; got dtype float64. Convert it with .astype(int).",
+    ),
+    "halves for numbers": (
+        lambda: aot.match(pairs=([0.5, 1.0], [0, 1], [1.0, 2.0])),
+        "pairs[0] must hold integers; got dtype float64. Number sources and targets from 0.",
+    ),
+    "triples": (
+        lambda: aot.match(pairs=TRIPLES[:2]),
+        "pairs must be (sources, targets, scores); got a list of 2 triples. Write pairs=tuple(zip(*pairs)).",
+    ),
+    "three triples": (
+        lambda: aot.match(pairs=TRIPLES),
+        "pairs must be (sources, targets, scores); got a list of 3 triples. Write pairs=tuple(zip(*pairs)).",
+    ),
+    "two clouds to match": (
+        lambda: aot.match(X, Z),
+        "match takes one matrix of scores by position; got two arguments or more. Write aot.match(score), or "
+        "aot.match(cost=cost, limit=3.0); for two point clouds, cost=scipy.spatial.distance.cdist(x, z).",
+    ),
+    "a limit by position": (
+        lambda: aot.match(C, 2.5),
+        "match takes one matrix of scores by position; got two arguments or more. "
+        "Write aot.match(score), or aot.match(cost=cost, limit=2.5).",
+    ),
+    "no limit": (
+        lambda: aot.match(cost=C),
+        "limit is needed with a cost; got None. Give the price of leaving both alone, as in limit=3.0.",
+    ),
     "decoys as a mask of 0 and 1": (
         lambda: aot.match(C).at_error_rate(0.5, decoys=np.array([0, 1, 1])),
         "decoys must not repeat an index; got array([0, 1, 1]). "
@@ -351,6 +395,33 @@ def test_a_tiny_epsilon_is_told_of_the_exact_solver():
         aot.solve(C, solver=aot.Entropic(1e-12, max_iterations=5))
     advice = "use a larger epsilon or tolerance, more iterations, or aot.Exact()"
     assert str(caught.value).startswith(f"stopped at the iteration limit: {advice} (gap ")
+
+
+@pytest.mark.parametrize(
+    ("match", "note"),
+    [
+        (lambda: aot.match(cost=POSITIVE, limit=-1), "no cost is below limit=-1; choose a larger one"),
+        (lambda: aot.match(PAYS), "no score is above 0; for costs, use aot.match(cost=cost, limit=limit)"),
+        (lambda: aot.match(POSITIVE), ""),
+        (lambda: aot.match(PAYS, source_capacity=0), ""),
+        (lambda: aot.match(np.empty((0, 3))), ""),
+    ],
+)
+def test_notes_below_a_printed_matching(match, note):
+    lines = str(match()).splitlines()
+    assert lines[4:] == ([f"  note       nothing matches: {note}"] if note else [])
+
+
+def test_what_the_messages_on_pairs_tell_to_type():
+    rows, columns, scores = zip(*TRIPLES, strict=True)
+    _, numbers = np.unique(np.array(["ann", "bob"])[np.array(columns)], return_inverse=True)
+    expected = aot.match([[1.5, 2.5], [-1.0, 2.0]]).score
+    assert aot.match(pairs=tuple(zip(*TRIPLES, strict=True))).score == expected
+    assert aot.match(pairs=(np.array(rows, float).astype(int), numbers, scores)).score == expected
+    assert aot.match(pairs=[(0, 0, 1), (0, 1, 1), (1, 2, 3)]).score == 4  # three tuples as the three arrays
+    distances = np.linalg.norm(X[:, None] - Z, axis=2)
+    np.testing.assert_array_equal(distance.cdist(X, Z), distances)
+    assert len(aot.match(cost=distances, limit=3.0)) == 2
 
 
 def test_padding_a_ragged_frame_changes_nothing():

@@ -19,6 +19,7 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from adaptive_ot.matching import Matching
     from adaptive_ot.solution import Found, Solution
 
 MODELS = {
@@ -142,6 +143,31 @@ def no_solution(argument: str, given: Any) -> None:
         raise InvalidInput(argument, rule, type(given).__name__, remedy)
 
 
+def no_triples(pairs: Any) -> None:
+    """Refuse a list with a tuple for every pair, where three arrays are wanted."""
+    triples = isinstance(pairs, list) and pairs and all(isinstance(each, tuple) and len(each) == 3 for each in pairs)
+    if triples and (len(pairs) != 3 or isinstance(pairs[0][2], float)):  # three tuples may be the three arrays
+        rule, given = "must be (sources, targets, scores)", f"a list of {len(pairs)} triples"
+        raise InvalidInput("pairs", rule, given, "Write pairs=tuple(zip(*pairs)).")
+
+
+def numbered(error: InvalidInput) -> InvalidInput:
+    """The error with advice on names in the place of numbers; otherwise as it was."""
+    if error.argument == "pairs[2]" or not re.match(r"dtype (object|[<>|=]?[US]|Str)", error.given):
+        return error
+    advice = "names, numbers = np.unique(names, return_inverse=True)"
+    return _remedied(error, f"Number the names first: {advice}; or run adaptive-ot match, which reads names.")
+
+
+def second(given: Any) -> InvalidInput:
+    """The error for a second argument of `match` without a keyword."""
+    limit = given if _is_number(given) else 3.0
+    remedy = f"Write aot.match(score), or aot.match(cost=cost, limit={limit})"
+    if np.size(given) > 1:
+        remedy += "; for two point clouds, cost=scipy.spatial.distance.cdist(x, z)"
+    return InvalidInput("match", "takes one matrix of scores by position", "two arguments or more", f"{remedy}.")
+
+
 def no_gradient(remedy: str, **arrays: Any) -> None:
     """Refuse tensors whose gradient would be lost without a word; under ``torch.no_grad()`` nobody misses it."""
     for name, array in arrays.items():
@@ -235,6 +261,17 @@ def nothing_moves(found: Found) -> list[str]:
         "  note      nothing moves: no cost is negative. Subtract a limit (cost - limit), use",
         "            aot.DistanceCost(x, z), or move everything with marginals=aot.Equal()",
     ]
+
+
+def nothing_matches(matching: Matching) -> list[str]:
+    """Why there are no pairs, and what to change."""
+    capacities = matching.source_capacity, matching.target_capacity
+    if len(matching) or not all(side.size and side.min() > 0 for side in capacities):
+        return []
+    meaning = matching._scores.meaning
+    if meaning.sign > 0:
+        return [f"  note       nothing matches: no cost is below limit={meaning.limit:g}; choose a larger one"]
+    return ["  note       nothing matches: no score is above 0; for costs, use aot.match(cost=cost, limit=limit)"]
 
 
 def _split(solution: Solution) -> list[str]:
