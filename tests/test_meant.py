@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.spatial import distance
 
 import adaptive_ot as aot
+from adaptive_ot.adapt import JointTransportClassifier
 from adaptive_ot.workbench.cli import main
 from commands import refused
 
@@ -29,6 +31,14 @@ MODELS = "aot.AtMost(), aot.Equal(), aot.FixedMass(mass), aot.SoftKL(tau), aot.C
 OWN = "source_weights, target_weights, marginals, solver, progress, raise_if_not_converged"
 PIVOTS = "solver=aot.Exact(max_pivots=1000), or aot.Entropic(epsilon, max_iterations=1000)"
 PAD = "Pad with +inf and give the added points weight 0, or take one-to-one pairs from aot.match_frames."
+DOMAINS = "Write sample_domain=np.where(is_target, -1, 0)."
+FOURTH = "solve takes the cost and two weights by position; got {} as the fourth. Write aot.solve(C, a, b, {})."
+ANSWER = "Write aot.certify(C, plan=solution.plan, source_potential=solution.source_potential)."
+NAMES, TRIPLES = np.array(["ann", "bob"]), [(0, 0, 1.5), (0, 1, 2.5), (1, 1, 2.0)]
+NUMBER = (
+    "Number the names first: names, numbers = np.unique(names, return_inverse=True); "
+    "or run adaptive-ot match, which reads names."
+)
 TOTALS = "target_weights must have the same total as the source weights with Equal"
 
 
@@ -50,6 +60,10 @@ def solver(given: Any, call: str) -> tuple[Callable[[], Any], str]:
     return solve(C, solver=given), message
 
 
+def adapt(domain: Any, **parameters: Any) -> Any:
+    return JointTransportClassifier(**parameters).fit(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1], sample_domain=domain)
+
+
 MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "POT's order": (
         solve(A, B, C),
@@ -65,17 +79,18 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a path in POT's order": (
         lambda: aot.mass_path(A, B, C),
-        f"cost must have two dimensions (sources x targets); got 1 with shape (2,). {FIRST}",
+        "cost must have two dimensions (sources x targets); got 1 with shape (2,). "
+        "The cost comes first: write aot.mass_path(C, a, b), with the weights after it.",
     ),
     "point clouds": (
         solve(X, Z),
         "source_weights must have shape (2,) to match the cost; got (4, 3). "
-        "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).",
+        "For two point clouds, write aot.solve(aot.DistanceCost(x, z)).",
     ),
     "point clouds as lists, and a reach": (
         solve(X.tolist(), Z.tolist(), 1.5),
         "source_weights must have shape (2,) to match the cost; got (4, 3). "
-        "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).",
+        "For two point clouds, write aot.solve(aot.DistanceCost(x, z)).",
     ),
     "a .npy file": (
         solve("cost.npy"),
@@ -142,7 +157,7 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "numItermax": unknown("numItermax", 1000, PIVOTS),
     "max_iter": unknown("max_iter", 1000, PIVOTS),
     "limit": unknown("limit", 2.5, "aot.match(cost=cost, limit=2.5)"),
-    "a": unknown("a", 1, "source_weights=..."),
+    "a": unknown("a", 1, "source_weights=a"),
     "several": (
         solve(C, reg=0.1, reg_m=1.0),
         "reg is not a keyword of solve; got 0.1. Write solver=aot.Entropic(0.1).",
@@ -176,6 +191,140 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
         "index must be a whole number or a slice; got [True, False, True]. "
         "Index one problem after the other; plan, value and so on hold the answers to all.",
     ),
+    "a plan by position": (
+        lambda: aot.certify(C, C),
+        "source_weights must have shape (2,) to match the cost; got (2, 3). Write aot.certify(C, plan=plan).",
+    ),
+    "a solution by position": (
+        lambda: aot.certify(C, aot.solve(C)),
+        f"source_weights must be weights; got Solution. {ANSWER}",
+    ),
+    "a solution for a plan": (
+        lambda: aot.certify(C, plan=aot.solve(C)),
+        f"plan must be an array; got Solution. {ANSWER}",
+    ),
+    "POT's order to certify": (
+        lambda: aot.certify(A, B, C),
+        "cost must have two dimensions (sources x targets); got 1 with shape (2,). "
+        "The cost comes first: write aot.certify(C, a, b, plan=plan), with the weights after it.",
+    ),
+    "point clouds to certify": (
+        lambda: aot.certify(X, Z),
+        "source_weights must have shape (2,) to match the cost; got (4, 3). "
+        "For two point clouds, write aot.certify(aot.DistanceCost(x, z), plan=plan).",
+    ),
+    "a path of point clouds": (
+        lambda: aot.mass_path(X, Z),
+        "source_weights must have shape (2,) to match the cost; got (4, 3). "
+        "For two point clouds, write aot.mass_path(aot.DistanceCost(x, z)).",
+    ),
+    "a solver by position": (
+        solve(C, aot.Entropic(0.1)),
+        "source_weights must be weights; got aot.Entropic(epsilon=0.1). Write solver=aot.Entropic(epsilon=0.1).",
+    ),
+    "a model by position": (
+        solve(C, None, aot.Equal()),
+        "target_weights must be weights; got aot.Equal(). Write marginals=aot.Equal().",
+    ),
+    "a number as the fourth": (solve(C, A, B, 0.1), FOURTH.format("0.1", "solver=aot.Entropic(0.1)")),
+    "POT's sinkhorn": (solve(A, B, C, 0.1), FOURTH.format("0.1", "solver=aot.Entropic(0.1)")),
+    "a model as the fourth": (
+        solve(C, A, B, aot.SoftKL(2.0)),
+        FOURTH.format("aot.SoftKL(tau=2.0)", "marginals=aot.SoftKL(tau=2.0)"),
+    ),
+    "anything as the fourth": (solve(C, A, B, True), FOURTH.format("True", "marginals=..., solver=...")),
+    "a solver for a classifier": (
+        lambda: adapt([0, 0, -1, -1], solver="entropic"),
+        "solver must be an instance of Exact or Entropic; got 'entropic'. Write solver=aot.Entropic(0.1).",
+    ),
+    "a model for a classifier": (
+        lambda: adapt([0, 0, -1, -1], marginals="equal"),
+        "marginals must be an instance of Marginals; got 'equal'. Write marginals=aot.Equal().",
+    ),
+    "two models for a classifier": (
+        lambda: adapt([0, 0, -1, -1], marginals=(aot.AtMost(), aot.Equal())),
+        f"marginals must be an instance of Marginals; got (AtMost(), Equal()). Give one of {MODELS}.",
+    ),
+    "an automatic reach": (
+        lambda: aot.DistanceCost(X, Z, reach="auto"),  # type: ignore[arg-type]
+        "reach must be a number from 0 to 1e+100; got 'auto'. Omit reach to have it estimated.",
+    ),
+    "a file of points": (
+        lambda: aot.DistanceCost("x.npy", Z),
+        "x must be an array, not a file; got 'x.npy'. Write x=np.load('x.npy').",
+    ),
+    "another file of points": (
+        lambda: aot.DistanceCost(X, Path("z.npz")),
+        "z must be an array, not a file; got 'z.npz'. Write z=np.load('z.npz')['z'].",
+    ),
+    "a .txt file": (
+        solve("cost.txt"),
+        "cost must be an array, not a file; got 'cost.txt'. Write aot.solve(np.loadtxt('cost.txt')).",
+    ),
+    "no cost": (
+        solve(None),
+        "cost must be given; got None. "
+        "Write aot.solve(C) for a matrix, or aot.solve(aot.DistanceCost(x, z)) for points.",
+    ),
+    "one weight": (
+        solve([[1.0, 2.0]], A),
+        "source_weights must have shape (1,) to match the cost; got (2,). Give 1 weight.",
+    ),
+    "names for numbers": (
+        lambda: aot.match(pairs=(NAMES, NAMES, [1.0, 2.0])),
+        f"pairs[0] must hold real numbers; got dtype <U3. {NUMBER}",
+    ),
+    "objects for numbers": (
+        lambda: aot.match(pairs=([0, 1], NAMES.astype(object), [1.0, 2.0])),
+        f"pairs[1] must hold real numbers; got dtype object. {NUMBER}",
+    ),
+    "whole floats for numbers": (
+        lambda: aot.match(pairs=([0.0, 1.0], [0, 1], [1.0, 2.0])),
+        "pairs[0] must hold integers; got dtype float64. Convert it with .astype(int).",
+    ),
+    "halves for numbers": (
+        lambda: aot.match(pairs=([0.5, 1.0], [0, 1], [1.0, 2.0])),
+        "pairs[0] must hold integers; got dtype float64. Number sources and targets from 0.",
+    ),
+    "triples": (
+        lambda: aot.match(pairs=TRIPLES[:2]),
+        "pairs must be (sources, targets, scores); got a list of 2 triples. Write pairs=tuple(zip(*pairs)).",
+    ),
+    "three triples": (
+        lambda: aot.match(pairs=TRIPLES),
+        "pairs must be (sources, targets, scores); got a list of 3 triples. Write pairs=tuple(zip(*pairs)).",
+    ),
+    "two clouds to match": (
+        lambda: aot.match(X, Z),
+        "match takes one matrix of scores by position; got two arguments or more. Write aot.match(score), or "
+        "aot.match(cost=cost, limit=3.0); for two point clouds, cost=scipy.spatial.distance.cdist(x, z).",
+    ),
+    "a limit by position": (
+        lambda: aot.match(C, 2.5),
+        "match takes one matrix of scores by position; got two arguments or more. "
+        "Write aot.match(score), or aot.match(cost=cost, limit=2.5).",
+    ),
+    "no limit": (
+        lambda: aot.match(cost=C),
+        "limit is needed with a cost; got None. Give the price of leaving both alone, as in limit=3.0.",
+    ),
+    "decoys as a mask of 0 and 1": (
+        lambda: aot.match(C).at_error_rate(0.5, decoys=np.array([0, 1, 1])),
+        "decoys must not repeat an index; got array([0, 1, 1]). "
+        "Give a boolean mask, as decoys=mask.astype(bool) makes one, or distinct indices.",
+    ),
+    "an error rate in percent": (
+        lambda: aot.match(C).at_error_rate(5, decoys=[2]),
+        "rate must be a number from 2.22507e-308 to 1; got 5. Give a share: 5 % is 0.05.",
+    ),
+    "domains 0 and 1": (
+        lambda: adapt([0, 0, 1, 1]),
+        f"sample_domain must mark some samples as target (< 0); got only 0 and 1. {DOMAINS}",
+    ),
+    "a mask of targets": (
+        lambda: adapt([False, False, True, True]),
+        f"sample_domain must hold finite numbers; got dtype bool. {DOMAINS}",
+    ),
     "unit weights that must all move": (
         solve(C, np.ones(2), np.ones(3), marginals=aot.Equal()),
         f"{TOTALS}; got 3 against 2. Use aot.match for one-to-one pairs, or AtMost.",
@@ -190,6 +339,10 @@ if torch is not None:
     CLOUD = "Pass {}.detach(), or a matrix such as torch.cdist(x, z)**2 - reach**2 to aot.autodiff.transport_value."
     JOINT = torch.tensor(X), torch.tensor(Z), CLASSES.clone().requires_grad_(), torch.ones(4, 2)
     MESSAGES |= {
+        "a solver by position, with gradients": (
+            lambda: aot.autodiff.transport_value(TRACKED, aot.Entropic(0.1)),
+            "source_weights must be weights; got aot.Entropic(epsilon=0.1). Write solver=aot.Entropic(epsilon=0.1).",
+        ),
         "a gradient": (solve(TRACKED), f"cost {LOST}. {VALUE.format('cost')}"),
         "a gradient by the weights": (
             solve(TRACKED.detach(), target_weights=WEIGHTS),
@@ -215,6 +368,11 @@ def test_the_calls_of_the_messages_work():
     """What the messages tell a user to type."""
     assert aot.solve(C, A, B).value == aot.solve(C).value
     assert aot.solve(aot.DistanceCost(X, Z, reach=2.0)).mass > 0
+    assert aot.solve(aot.DistanceCost(X, Z)).converged
+    solution = aot.solve(C, A, B)
+    assert aot.certify(C, A, B, plan=solution.plan).feasible
+    assert aot.certify(C, plan=solution.plan, source_potential=solution.source_potential).gap < 1e-12
+    assert aot.mass_path(aot.DistanceCost(X, Z)).most_mass == pytest.approx(1.0)
     assert aot.solve(C, solver=aot.Entropic(0.1)).converged
     assert aot.solve(C, marginals=aot.FixedMass(0.5)).mass == pytest.approx(0.5)
     assert aot.solve(C, marginals=aot.SoftKL(2.0), solver=aot.Entropic(0.1)).converged
@@ -223,6 +381,47 @@ def test_the_calls_of_the_messages_work():
     with pytest.raises(IndexError):  # as of any sequence, which is what ends a loop over one
         aot.solve(BATCH)[3]
     assert len([*aot.solve(BATCH)]) == 3
+
+
+def test_a_mask_of_decoys_means_the_same_as_their_indices():
+    matching = aot.match(np.array([[9.0, 1.0, -1.0, 0.5], [2.0, 8.0, 1.0, 3.0], [1.0, 2.0, 7.0, 4.0]]))
+    mask = np.array([0, 0, 0, 1])
+    found = [matching.at_error_rate(1.0, decoys=decoys) for decoys in (mask.astype(bool), mask.nonzero()[0], [3])]
+    assert [each.pairs.tolist() for each in found] == [[[0, 0], [1, 1], [2, 2]]] * 3
+
+
+def test_a_tiny_epsilon_is_told_of_the_exact_solver():
+    with pytest.raises(aot.NotConverged) as caught:
+        aot.solve(C, solver=aot.Entropic(1e-12, max_iterations=5))
+    advice = "use a larger epsilon or tolerance, more iterations, or aot.Exact()"
+    assert str(caught.value).startswith(f"stopped at the iteration limit: {advice} (gap ")
+
+
+@pytest.mark.parametrize(
+    ("match", "note"),
+    [
+        (lambda: aot.match(cost=POSITIVE, limit=-1), "no cost is below limit=-1; choose a larger one"),
+        (lambda: aot.match(PAYS), "no score is above 0; for costs, use aot.match(cost=cost, limit=limit)"),
+        (lambda: aot.match(POSITIVE), ""),
+        (lambda: aot.match(PAYS, source_capacity=0), ""),
+        (lambda: aot.match(np.empty((0, 3))), ""),
+    ],
+)
+def test_notes_below_a_printed_matching(match, note):
+    lines = str(match()).splitlines()
+    assert lines[4:] == ([f"  note       nothing matches: {note}"] if note else [])
+
+
+def test_what_the_messages_on_pairs_tell_to_type():
+    rows, columns, scores = zip(*TRIPLES, strict=True)
+    _, numbers = np.unique(np.array(["ann", "bob"])[np.array(columns)], return_inverse=True)
+    expected = aot.match([[1.5, 2.5], [-1.0, 2.0]]).score
+    assert aot.match(pairs=tuple(zip(*TRIPLES, strict=True))).score == expected
+    assert aot.match(pairs=(np.array(rows, float).astype(int), numbers, scores)).score == expected
+    assert aot.match(pairs=[(0, 0, 1), (0, 1, 1), (1, 2, 3)]).score == 4  # three tuples as the three arrays
+    distances = np.linalg.norm(X[:, None] - Z, axis=2)
+    np.testing.assert_array_equal(distance.cdist(X, Z), distances)
+    assert len(aot.match(cost=distances, limit=3.0)) == 2
 
 
 def test_padding_a_ragged_frame_changes_nothing():
@@ -249,7 +448,7 @@ def test_nobody_misses_a_gradient_that_is_off():
 
 NOTHING = [
     "  note      nothing moves: no cost is negative. Subtract a limit (cost - limit), use",
-    "            aot.DistanceCost(x, z, reach), or move everything with marginals=aot.Equal()",
+    "            aot.DistanceCost(x, z), or move everything with marginals=aot.Equal()",
 ]
 SPLIT = [
     "  note      sources weigh 0.5 and targets 0.333, so points are split; for one-to-one pairs,",

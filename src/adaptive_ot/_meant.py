@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from adaptive_ot._arrays import to_numpy
 from adaptive_ot.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from adaptive_ot.matching import Matching
     from adaptive_ot.solution import Found, Solution
 
 MODELS = {
@@ -44,8 +46,8 @@ KEYWORDS = {
     ),
     "solver=aot.Exact(tolerance={}), or aot.Entropic(epsilon, tolerance={})": ("tolerance", "tol", "stopThr"),
     "aot.match(cost=cost, limit={})": ("limit",),
-    "source_weights=...": ("a", "mu"),
-    "target_weights=...": ("b", "nu"),
+    "source_weights={name}": ("a", "mu"),
+    "target_weights={name}": ("b", "nu"),
 }
 OWN_KEYWORDS = ("source_weights", "target_weights", "marginals", "solver", "progress", "raise_if_not_converged")
 
@@ -56,22 +58,40 @@ READABLE = 60
 def keyword(name: str, value: Any) -> InvalidInput:
     """The error for a keyword that `solve` does not have."""
     shown = check.describe(value)
-    known = [call.replace("{}", shown) for call, names in KEYWORDS.items() if name in names]
+    known = [call.replace("{}", shown).replace("{name}", name) for call, names in KEYWORDS.items() if name in names]
     remedy = f"{check.nearest(name, OWN_KEYWORDS)}Its keywords are {', '.join(OWN_KEYWORDS)}."
     return InvalidInput(name, "is not a keyword of solve", shown, f"Write {known[0]}." if known else remedy)
 
 
-def model(given: Any) -> InvalidInput:
+def fourth(given: Any) -> InvalidInput:
+    """The error for a fourth argument of `solve` without a keyword."""
+    written = _keyword_of(given) or ("marginals=..., solver=..." if not _is_number(given) else _entropic(given))
+    return InvalidInput(
+        "solve",
+        "takes the cost and two weights by position",
+        f"{_typed(given)} as the fourth",
+        f"Write aot.solve(C, a, b, {written}).",
+    )
+
+
+def by_position(argument: str, given: Any) -> InvalidInput | None:
+    """The error for a model or a solver in the place of weights; None if it is neither."""
+    written = _keyword_of(given)
+    return InvalidInput(argument, "must be weights", _typed(given), f"Write {written}.") if written else None
+
+
+def model(given: Any, pairs: bool = True) -> InvalidInput:
     """The error for `marginals` that are no model."""
-    remedy = _call_for("marginals", given, MODELS) or f"Give one of {', '.join(MODELS)}, or a pair of them."
+    choice = f"Give one of {', '.join(MODELS)}{', or a pair of them' if pairs else ''}."
+    remedy = _call_for("marginals", given, MODELS) or choice
     return InvalidInput("marginals", "must be an instance of Marginals", check.describe(given), remedy)
 
 
 def solver(given: Any) -> InvalidInput:
     """The error for a `solver` that is none."""
     remedy = _call_for("solver", given, SOLVERS) or "Give aot.Exact() or aot.Entropic(epsilon)."
-    if isinstance(given, int | float):
-        remedy = f"Write solver=aot.Entropic({given})."
+    if _is_number(given):
+        remedy = f"Write {_entropic(given)}."
     return InvalidInput("solver", "must be an instance of Exact or Entropic", check.describe(given), remedy)
 
 
@@ -82,6 +102,72 @@ def _call_for(argument: str, given: Any, calls: dict[str, tuple[str, ...]]) -> s
     return next((f"Write {argument}={call}." for call, words in calls.items() if word in words), "")
 
 
+def _keyword_of(given: Any) -> str:
+    """The keyword under which to pass this model or solver; empty for anything else."""
+    for argument, calls in (("marginals", MODELS), ("solver", SOLVERS)):
+        if is_dataclass(given) and _call_for(argument, type(given), calls):
+            return f"{argument}={_typed(given)}"
+    return ""
+
+
+def _typed(given: Any) -> str:
+    """A model or a solver as the user may have typed it; anything else is described."""
+    if isinstance(given, type) or not is_dataclass(given):
+        return check.describe(given)
+    values = {field.name: getattr(given, field.name) for field in fields(given) if field.init}
+    defaults = {field.name: field.default for field in fields(given)}
+    shown = (f"{name}={value!r}" for name, value in values.items() if value != defaults[name])
+    return f"aot.{type(given).__name__}({', '.join(shown)})"
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, int | float) and not isinstance(given, bool)
+
+
+def _entropic(epsilon: float) -> str:
+    return f"solver=aot.Entropic({epsilon})"
+
+
+def no_file(**arrays: Any) -> None:
+    """Refuse the name of a file in the place of an array."""
+    for name, given in arrays.items():
+        if isinstance(given, str | os.PathLike):
+            raise _file(name, os.fspath(given), f"{name}={{}}")
+
+
+def no_solution(argument: str, given: Any) -> None:
+    """Refuse a solution in the place of its plan."""
+    if hasattr(given, "plan") and hasattr(given, "source_potential"):
+        remedy = "Write aot.certify(C, plan=solution.plan, source_potential=solution.source_potential)."
+        rule = "must be an array" if argument == "plan" else "must be weights"
+        raise InvalidInput(argument, rule, type(given).__name__, remedy)
+
+
+def no_triples(pairs: Any) -> None:
+    """Refuse a list with a tuple for every pair, where three arrays are wanted."""
+    triples = isinstance(pairs, list) and pairs and all(isinstance(each, tuple) and len(each) == 3 for each in pairs)
+    if triples and (len(pairs) != 3 or isinstance(pairs[0][2], float)):  # three tuples may be the three arrays
+        rule, given = "must be (sources, targets, scores)", f"a list of {len(pairs)} triples"
+        raise InvalidInput("pairs", rule, given, "Write pairs=tuple(zip(*pairs)).")
+
+
+def numbered(error: InvalidInput) -> InvalidInput:
+    """The error with advice on names in the place of numbers; otherwise as it was."""
+    if error.argument == "pairs[2]" or not re.match(r"dtype (object|[<>|=]?[US]|Str)", error.given):
+        return error
+    advice = "names, numbers = np.unique(names, return_inverse=True)"
+    return _remedied(error, f"Number the names first: {advice}; or run adaptive-ot match, which reads names.")
+
+
+def second(given: Any) -> InvalidInput:
+    """The error for a second argument of `match` without a keyword."""
+    limit = given if _is_number(given) else 3.0
+    remedy = f"Write aot.match(score), or aot.match(cost=cost, limit={limit})"
+    if np.size(given) > 1:
+        remedy += "; for two point clouds, cost=scipy.spatial.distance.cdist(x, z)"
+    return InvalidInput("match", "takes one matrix of scores by position", "two arguments or more", f"{remedy}.")
+
+
 def no_gradient(remedy: str, **arrays: Any) -> None:
     """Refuse tensors whose gradient would be lost without a word; under ``torch.no_grad()`` nobody misses it."""
     for name, array in arrays.items():
@@ -90,10 +176,24 @@ def no_gradient(remedy: str, **arrays: Any) -> None:
             raise InvalidInput(name, rule, "a tensor with requires_grad=True", remedy.format(name))
 
 
-def instead(error: InvalidInput, cost: Any, source_weights: Any = None, target_weights: Any = None) -> InvalidInput:
-    """The error with a remedy that fits what the user meant, if that can be told; otherwise as it was."""
+def instead(
+    error: InvalidInput, cost: Any, source_weights: Any = None, target_weights: Any = None, call: str = "solve"
+) -> InvalidInput:
+    """The error with a remedy that fits what the user meant, if that can be told; otherwise as it was.
+
+    `call` is the function that the user called.
+    """
     if isinstance(cost, str | os.PathLike):
-        return _file(os.fspath(cost))
+        return _file("cost", os.fspath(cost), f"aot.{call}({{}})")
+    plan = ", plan=plan" if call == "certify" else ""
+    if cost is None:
+        remedy = f"Write aot.{call}(C{plan}) for a matrix, or aot.{call}(aot.DistanceCost(x, z){plan}) for points."
+        return InvalidInput("cost", "must be given", None, remedy)
+    for argument, given in (("source_weights", source_weights), ("target_weights", target_weights)):
+        no_solution(argument, given)
+        positioned = by_position(argument, given)
+        if positioned:
+            return positioned
     shapes = _shapes(cost)
     if len({*shapes}) > 1:
         different = " and ".join(f"{n} x {m}" for n, m in [*dict.fromkeys(shapes)][:2])
@@ -103,17 +203,25 @@ def instead(error: InvalidInput, cost: Any, source_weights: Any = None, target_w
         return InvalidInput(error.argument, "must have one size for all problems of a batch", different, remedy)
     first, second, third = map(_shape, (cost, source_weights, target_weights))
     if len(third) == len(first) + 1 > 1:
-        return _remedied(error, "The cost comes first: write aot.solve(C, a, b), with the weights after it.")
+        order = f"aot.{call}(C, a, b{plan})"
+        return _remedied(error, f"The cost comes first: write {order}, with the weights after it.")
+    if plan and len(first) == 2 and first == second:
+        return _remedied(error, "Write aot.certify(C, plan=plan).")
     if len(first) == len(second) == 2 and first[1] == second[1]:
-        return _remedied(error, "For two point clouds, write aot.solve(aot.DistanceCost(x, z, reach)).")
+        return _remedied(error, f"For two point clouds, write aot.{call}(aot.DistanceCost(x, z){plan}).")
     return error
 
 
-def _file(path: str | bytes) -> InvalidInput:
+def _file(argument: str, path: str | bytes, call: str) -> InvalidInput:
     text = os.fsdecode(path)
-    readers = {".csv": "np.loadtxt({}, delimiter=',')", ".npz": "np.load({})['cost']"}
+    readers = {
+        ".csv": "np.loadtxt({}, delimiter=',')",
+        ".txt": "np.loadtxt({})",
+        ".npz": f"np.load({{}})['{argument}']",
+    }
     read = readers.get(os.path.splitext(text)[1].lower(), "np.load({})").format(check.describe(text))
-    return InvalidInput("cost", "must be an array, not a file", check.describe(text), f"Write aot.solve({read}).")
+    rule = "must be an array, not a file"
+    return InvalidInput(argument, rule, check.describe(text), f"Write {call.format(read)}.")
 
 
 def _remedied(error: InvalidInput, remedy: str) -> InvalidInput:
@@ -151,8 +259,19 @@ def nothing_moves(found: Found) -> list[str]:
         return [f"  note      nothing moves: no two points are closer than reach={reach:g}; choose a larger one"]
     return [
         "  note      nothing moves: no cost is negative. Subtract a limit (cost - limit), use",
-        "            aot.DistanceCost(x, z, reach), or move everything with marginals=aot.Equal()",
+        "            aot.DistanceCost(x, z), or move everything with marginals=aot.Equal()",
     ]
+
+
+def nothing_matches(matching: Matching) -> list[str]:
+    """Why there are no pairs, and what to change."""
+    capacities = matching.source_capacity, matching.target_capacity
+    if len(matching) or not all(side.size and side.min() > 0 for side in capacities):
+        return []
+    meaning = matching._scores.meaning
+    if meaning.sign > 0:
+        return [f"  note       nothing matches: no cost is below limit={meaning.limit:g}; choose a larger one"]
+    return ["  note       nothing matches: no score is above 0; for costs, use aot.match(cost=cost, limit=limit)"]
 
 
 def _split(solution: Solution) -> list[str]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind, is_sparse, to_numpy
 from adaptive_ot.errors import InvalidInput
@@ -179,10 +180,14 @@ def pair_scores(given: Any, shape: Any, limit: float | None) -> ListedScores:
     """The question that a list of pairs asks: sources, targets, and scores (or costs, if there is a limit)."""
     from adaptive_ot.exact.listed import Pairs, first_repeat
 
+    meant.no_triples(given)
     if not (isinstance(given, tuple | list) and len(given) == 3):
         raise InvalidInput("pairs", "must be (sources, targets, scores)", check.describe(given), "Give three arrays.")
     names = ("pairs[0]", "pairs[1]", "pairs[2]")
-    rows, columns, values = (check.real_array(name, side) for name, side in zip(names, given, strict=True))
+    try:
+        rows, columns, values = (check.real_array(name, side) for name, side in zip(names, given, strict=True))
+    except InvalidInput as error:
+        raise meant.numbered(error) from None
     for name, side in zip(names, (rows, columns, values), strict=True):
         if side.shape != (values.size,):
             rule = "must be one-dimensional and as long as the others"
@@ -212,7 +217,9 @@ def _largest_index(name: str, index: np.ndarray) -> int:
     if index.size == 0:
         return -1
     if index.dtype.kind not in "iu":
-        raise InvalidInput(name, "must hold integers", f"dtype {index.dtype}", "Number sources and targets from 0.")
+        whole = index.dtype.kind == "f" and (index == np.floor(index)).all()
+        remedy = "Convert it with .astype(int)." if whole else "Number sources and targets from 0."
+        raise InvalidInput(name, "must hold integers", f"dtype {index.dtype}", remedy)
     if index.min() < 0:
         raise InvalidInput(name, "must not be negative", int(index.min()), "Number sources and targets from 0.")
     return int(index.max())

@@ -73,7 +73,7 @@ def place(index: Any, size: int) -> int:
 
 def dense_cost(cost: Any) -> np.ndarray | Any:
     """Return a 2-D floating-point array without NaN or -inf: C-contiguous NumPy, or the torch tensor on a GPU."""
-    remedy = "Reshape it; for points use DistanceCost(x, z, reach)."
+    remedy = "Reshape it; for points use DistanceCost(x, z)."
     return _dense_costs(cost, 2, "two dimensions (sources x targets)", remedy)
 
 
@@ -185,7 +185,7 @@ def _check_weights_shape(name: str, array: Any, shape: tuple[int, ...]) -> None:
     size, batch = shape[-1], len(shape) == 2
     if tuple(array.shape) not in ((size,), shape):
         rule = f"must have shape ({size},){f' or {shape}' if batch else ''} to match the cost"
-        remedy = f"Give {size} weights{' per problem' if batch else ''}."
+        remedy = f"Give {size} weight{'' if size == 1 else 's'}{' per problem' if batch else ''}."
         raise InvalidInput(name, rule, tuple(array.shape), remedy)
 
 
@@ -330,6 +330,9 @@ def mask(name: str, given: Any, size: int) -> np.ndarray:
         raise InvalidInput(name, rule, describe(given), "Give one or the other.")
     result = np.zeros(size, np.bool_)
     result[array.astype(np.int64)] = True
+    if np.count_nonzero(result) < array.size:  # as does a mask of 0 and 1, which would mean the first two points
+        remedy = f"Give a boolean mask, as {name}=mask.astype(bool) makes one, or distinct indices."
+        raise InvalidInput(name, "must not repeat an index", describe(given), remedy)
     return result
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, ParamSpec
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot.batch import ProblemBatch
 from adaptive_ot.entropic.solver import Entropic
@@ -131,7 +132,10 @@ def _tensors(cost: Any, source_weights: Any, target_weights: Any) -> Triple:
     def side(name: str, weights: Any, size: int) -> torch.Tensor:
         if weights is None:
             weights = torch.full((size,), 1 / max(1, size), dtype=torch.float64, device=cost.device)
-        check.tensor(name, weights)
+        try:
+            check.tensor(name, weights)
+        except InvalidInput as error:
+            raise meant.by_position(name, weights) or error from None
         return weights.double().expand(len(cost), -1) if cost.ndim > weights.ndim + 1 else weights.double()
 
     n, m = cost.shape[-2:]

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot.costs import Cost, PointCost
 from adaptive_ot.errors import InvalidInput
@@ -150,10 +151,11 @@ def certify(
     >>> aot.certify(cost, plan=[[0.75, 0.0], [0.0, 0.5]])
     <Certificate of 2 x 2: infeasible: row sums exceed the source weights by up to 0.25>
     """
-    problem = Problem.build(cost, source_weights, target_weights, as_marginals(marginals))
+    problem = Problem.build(cost, source_weights, target_weights, as_marginals(marginals), call="certify")
     if plan is None and source_potential is None and target_potential is None:
         remedy = "Give a plan, source_potential, target_potential, or several of them."
         raise InvalidInput("plan", "must be given if there are no potentials", None, remedy)
+    meant.no_solution("plan", plan)
     lower_bound = -math.inf
     if source_potential is not None:
         given = check.potential("source_potential", source_potential, problem.cost.shape[0])

@@ -308,7 +308,8 @@ class DistanceCost(PointCost):
     def __init__(self, x: Any, z: Any, reach: float | None = None) -> None:
         kind, source, target = _point_pair(x, z)
         self.estimate = estimated_reach(source, target) if reach is None else None
-        reach = self.estimate.reach if self.estimate else check.number("reach", reach, minimum=0.0)
+        remedy = "Omit reach to have it estimated." if isinstance(reach, str) else ""
+        reach = self.estimate.reach if self.estimate else check.number("reach", reach, minimum=0.0, remedy=remedy)
         super().__init__(
             kind,
             source,
@@ -440,6 +441,7 @@ def _parts(pairs: int, width: int) -> Iterator[slice]:
 
 
 def _point_pair(x: Any, z: Any) -> tuple[ArrayKind, Any, Any]:
+    meant.no_file(x=x, z=z)
     kind = ArrayKind.of(x)
     meant.no_gradient(NO_GRADIENT, x=x, z=z)
     check.same_place("x", kind, "z", z)

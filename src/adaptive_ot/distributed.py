@@ -29,6 +29,8 @@ Report = Callable[[Progress], None]
 OF_SOURCES, OF_TARGETS = ("source_marginal", "source_potential"), ("target_marginal", "target_potential")
 COUNTS = "iterations", "status"
 
+WITHOUT_POINTS = "Pass DistanceCost(my_points, z, reach), or solve the whole matrix in one process."
+
 
 class Options(NamedTuple):
     """What `solve` was asked for, beside the cost and the weights."""
@@ -53,7 +55,7 @@ class Given(NamedTuple):
         cost = cost() if callable(cost) else cost
         if not isinstance(cost, PointCost):
             rule = "must be a DistanceCost or a JointCost if there is a group"
-            raise InvalidInput("cost", rule, type(cost).__name__, "Omit group for a matrix.")
+            raise InvalidInput("cost", rule, type(cost).__name__, WITHOUT_POINTS)
         if isinstance(cost, DistanceCost) and cost.estimate:
             remedy = "Give the distance beyond which a match no longer pays off: a process knows only its own sources."
             raise InvalidInput("reach", "must be given if there is a group", "none", remedy)
@@ -67,10 +69,15 @@ class Given(NamedTuple):
     def description(self) -> Message:
         """What has to be the same in all processes, by argument, and the number of sources, which need not."""
         cost = self.cost
-        scale = getattr(cost, "kappa", None) or cost.distance_weight  # the scale-free one depends on the sources
-        numbers = {"distance": scale, "class": cost.class_weight, "offset": cost.offset}
+        if isinstance(cost, DistanceCost):
+            numbers = {"reach": cost.reach}
+        elif isinstance(cost, JointCost) and cost.kappa is not None:  # the weight of distances depends on the sources
+            numbers = {"kappa": cost.kappa, "beta": cost.class_weight}
+        else:
+            numbers = {"alpha": cost.distance_weight, "beta": cost.class_weight}
+        shown = (f"{name}={str(value).removesuffix('.0')}" for name, value in numbers.items())
         same = {
-            "cost": f"{type(cost).__name__} ({', '.join(f'{name} {value:.17g}' for name, value in numbers.items())})",
+            "cost": f"{type(cost).__name__}({', '.join(shown)})",
             "x": f"{cost.kind.dtype} with {cost.dimension} columns",
             "p": f"{cost.classes} classes",
             "z": f"{cost.shape[1]} points{digest(cost.arrays[1])}",

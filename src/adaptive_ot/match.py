@@ -30,7 +30,7 @@ LARGE = 2**20
 
 def match(
     score: Any = None,
-    *,
+    *extra: Any,
     cost: Any = None,
     limit: float | None = None,
     pairs: Any = None,
@@ -90,6 +90,8 @@ def match(
     >>> aot.match(pairs=([0, 0, 2], [1, 0, 1], [0.5, 0.25, 0.75]), shape=(3, 2)).pairs.tolist()
     [[0, 0], [2, 1]]
     """
+    if extra:
+        raise meant.second(extra[0])
     name, given = _only_one(score, cost, pairs, limit)
     if shape is not None and name != "pairs":
         raise InvalidInput("shape", "goes with pairs", shape, f"Omit it: {name} has a shape.")
@@ -162,7 +164,9 @@ def _only_one(score: Any, cost: Any, pairs: Any, limit: float | None) -> tuple[s
         remedy = "Give score=, or cost= and limit=, or pairs=."
         raise InvalidInput(names[0] if names else "score", rule, " and ".join(names) or "nothing", remedy)
     if names == ["cost"] and limit is None:
-        raise InvalidInput("limit", "is needed with a cost", None, "Give the price of leaving both alone.")
+        raise InvalidInput(
+            "limit", "is needed with a cost", None, "Give the price of leaving both alone, as in limit=3.0."
+        )
     if names == ["score"] and limit is not None:
         raise InvalidInput("limit", "goes with a cost", limit, "Give cost= instead of the score, or omit the limit.")
     return names[0], given[names[0]]

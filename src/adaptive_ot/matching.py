@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from adaptive_ot import _html
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot._arrays import ArrayKind
 from adaptive_ot._scores import DenseScores, Scores
@@ -140,7 +141,8 @@ class Matching:
         """
         from adaptive_ot.error_rate import price_at_rate
 
-        rate = check.number("rate", rate, minimum=np.finfo(float).tiny, maximum=1.0)
+        remedy = "Give a share: 5 % is 0.05."
+        rate = check.number("rate", rate, minimum=np.finfo(float).tiny, maximum=1.0, remedy=remedy)
         is_decoy = check.mask("decoys", decoys, self.shape[1])
         for wrong, has in ((not is_decoy.any(), "no"), (bool(is_decoy.all()), "only")):
             if wrong:
@@ -164,7 +166,7 @@ class Matching:
             f"  unmatched  {len(self.unmatched_source)} of {n} sources, {len(self.unmatched_target)} of {m} targets",
             f"  score      {self.score:.12g}",
         ]
-        return "\n".join(lines)
+        return "\n".join(lines + meant.nothing_matches(self))
 
     def _repr_html_(self) -> str:
         return _html.table(str(self))

@@ -79,7 +79,7 @@ def mass_path(
 
     if is_batch(cost):
         raise InvalidInput("cost", "must be that of a single problem", "a batch", "Call mass_path for each of them.")
-    problem = Problem.build(cost, source_weights, target_weights)
+    problem = Problem.build(cost, source_weights, target_weights, call="mass_path")
     if progress is not None:
         check.function("progress", progress)
     pricing = pricing_for(problem.cost)

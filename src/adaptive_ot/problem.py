@@ -48,9 +48,18 @@ class Problem:
 
     @classmethod
     def build(
-        cls, cost: Any, source_weights: Any = None, target_weights: Any = None, marginals: Marginals | None = None
+        cls,
+        cost: Any,
+        source_weights: Any = None,
+        target_weights: Any = None,
+        marginals: Marginals | None = None,
+        *,
+        call: str = "solve",
     ) -> Problem:
-        """Check and wrap the input of a user; weights default to uniform with total 1."""
+        """Check and wrap the input of a user; weights default to uniform with total 1.
+
+        `call` is the function that errors tell the user to call.
+        """
         marginals, given = as_marginals(marginals), cost
         try:
             cost = as_cost(cost)
@@ -59,7 +68,7 @@ class Problem:
                 check.weights("target_weights", target_weights, cost.shape[1], cost.kind),
             )
         except InvalidInput as error:
-            raise meant.instead(error, given, source_weights, target_weights) from None
+            raise meant.instead(error, given, source_weights, target_weights, call) from None
         return cls(cost, *marginals.checked(*weights), marginals)
 
     @property

@@ -30,7 +30,9 @@ class Status(Enum):
     OPTIMAL = "optimal: the gap is certified to be within tolerance"
     CONVERGED = "converged: the marginals of the regularised problem are within tolerance"
     PIVOT_LIMIT = "stopped at the pivot limit: allow more pivots"
-    ITERATION_LIMIT = "stopped at the iteration limit: allow more iterations, a larger tolerance or a larger epsilon"
+    ITERATION_LIMIT = (
+        "stopped at the iteration limit: use a larger epsilon or tolerance, more iterations, or aot.Exact()"
+    )
     IMPRECISE = "the tolerance is out of reach in float64: costs, weights or epsilon differ too much in size"
 
     @property

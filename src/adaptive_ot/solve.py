@@ -65,7 +65,7 @@ def solve(
     cost: Any,
     source_weights: Any = None,
     target_weights: Any = None,
-    *,
+    *extra: Any,
     marginals: Marginals | tuple[Marginals, Marginals] | None = None,
     solver: Exact | Entropic | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -118,6 +118,8 @@ def solve(
     >>> aot.solve([[[-3.0, 1.0], [2.0, 4.0]], [[5.0, -1.0], [-1.0, 5.0]]]).value  # a batch of two
     array([-1.5, -1. ])
     """
+    if extra:
+        raise meant.fourth(extra[0])
     if unknown:
         raise meant.keyword(*next(iter(unknown.items())))
     options = partial(_checked, marginals, solver, progress)

@@ -11,6 +11,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
+from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot.adapt.coordinates import Coordinates
 from adaptive_ot.adapt.matching import MATCHED, Matcher, Matching
@@ -46,10 +47,10 @@ class DomainEstimator(BaseEstimator):
         `labels` is True for classes, False for numbers, and None if labels are not used.
         """
         check.whole_number("batch_size", self.batch_size, minimum=1)
-        if self.marginals is not None:
-            check.instance("marginals", self.marginals, Marginals)
-        if self.solver is not None:
-            check.instance("solver", self.solver, Exact, Entropic)
+        if not isinstance(self.marginals, Marginals | None):
+            raise meant.model(self.marginals, pairs=False)
+        if not isinstance(self.solver, Exact | Entropic | None):
+            raise meant.solver(self.solver)
         if labels is not None and y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         X = self._features(X, ensure_min_samples=1 if labels is None else 2)
@@ -108,13 +109,17 @@ def source_mask(sample_domain: Any, samples: int, *, both: bool = True) -> np.nd
     if domain.shape != (samples,):
         rule = f"must have one number per sample ({samples})"
         raise InvalidInput("sample_domain", rule, f"shape {domain.shape}", remedy)
+    by_mask = "Write sample_domain=np.where(is_target, -1, 0)."
     numbers = domain.dtype.kind in check.REAL and domain.dtype != bool  # False would be a source
     if not numbers or not np.isfinite(domain).all():
         given = "NaN or infinity" if numbers else f"dtype {domain.dtype}"
+        remedy = by_mask if domain.dtype == bool else remedy
         raise InvalidInput("sample_domain", "must hold finite numbers", given, remedy)
     source = domain >= 0
     if both and (source.all() or not source.any()):
         rule = f"must mark some samples as {'target (< 0)' if source.any() else 'source (>= 0)'}"
+        if set(np.unique(domain).tolist()) == {0, 1}:
+            raise InvalidInput("sample_domain", rule, "only 0 and 1", by_mask)
         remedy = "Give samples of both domains, or omit sample_domain to fit without adaptation."
         raise InvalidInput("sample_domain", rule, f"{samples} samples of the other domain", remedy)
     return source
