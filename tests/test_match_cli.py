@@ -92,6 +92,10 @@ REFUSED = {
     "column": (["pairs.csv", "--score", "odds"], "--score must be a column of 'pairs.csv'; got 'odds'. It has 'left'"),
     "one column": (["pairs.csv", "--source", "right"], "must have a column for each of"),
     "text": (["pairs.csv", "--score", "left", "--source", "decoy"], "must be a valid .csv file; got"),
+    "no header": (
+        ["bare.csv"],
+        "must start with the names of its columns; got '4.5' for the scores. Line 1 looks like",
+    ),
     "two columns": (["two.csv"], "must have three columns; got 2"),
     "twice": (["twice.csv"], "'twice.csv' must not repeat; got 'a' and 'b' twice. Keep the best score of every pair."),
     "empty score": (["hole.csv"], "the scores of 'hole.csv' must not contain NaN; got nan at 1"),
@@ -114,6 +118,7 @@ REFUSED = {
 def test_refused(case, capfd):
     files = {
         "pairs.txt": "a",
+        "bare.csv": "anna,ann,4.5\nbob,bob,6\n",
         "two.csv": "a,b\n1,2\n",
         "twice.csv": "s,t,score\na,b,1\na,c,1\na,b,2\n",
         "hole.csv": "s,t,score\na,b,1\na,c,\n",
@@ -126,6 +131,11 @@ def test_refused(case, capfd):
         Path(name).write_text(text)
     arguments, message = REFUSED[case]
     refused(capfd, ["match", *arguments], message)
+
+
+def test_a_number_may_name_the_scores(capsys):
+    Path("numbered.csv").write_text("0,1,2\nann,bob,3\n")
+    assert summary(capsys, "match", "numbered.csv", "--score", "2")["score"] == 3
 
 
 def test_nothing_to_match(capsys):

@@ -11,7 +11,7 @@ from typing import IO, Any
 import numpy as np
 
 from adaptive_ot.errors import InvalidInput, MissingDependency
-from adaptive_ot.workbench.files import as_csv, check_input, check_separator, trouble, write_atomically
+from adaptive_ot.workbench.files import as_csv, check_input, check_separator, is_number, trouble, write_atomically
 
 READABLE = (".csv", ".parquet")
 
@@ -91,7 +91,13 @@ def _columns(name: str, path: Path, wanted: dict[str, str | None], decoy: str | 
             for piece in table.iter_batches(columns=chosen):
                 yield [piece.column(each).cast(kind) for each, kind in zip(chosen, kinds, strict=False)]
             return
-        chosen = _chosen(name, _header(file), wanted, decoy)
+        header = _header(file)
+        if wanted["--score"] is None and is_number("".join(header[2:3])):
+            remedy = "Line 1 looks like data: add one before it, such as source,target,score."
+            raise InvalidInput(
+                name, "must start with the names of its columns", f"{header[2]!r} for the scores", remedy
+            )
+        chosen = _chosen(name, header, wanted, decoy)
         kinds = dict(zip(chosen, [pa.string(), pa.string(), pa.float64(), pa.bool_()], strict=False))
         with closing(
             csv.open_csv(file, convert_options=csv.ConvertOptions(column_types=kinds, include_columns=chosen))

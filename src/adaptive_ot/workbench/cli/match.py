@@ -18,7 +18,10 @@ from adaptive_ot.workbench.cli.options import Flag, OptionalOutput, Whole, named
 from adaptive_ot.workbench.pair_files import READABLE, NamedPairs, read_pairs, write_links
 from adaptive_ot.workbench.wording import counted, sources_and_targets
 
-_PAIRS = "Candidate pairs, .csv or .parquet: a source, a target and a score in every row. Names are text or numbers."
+_PAIRS = (
+    "Candidate pairs, .csv or .parquet: a source, a target and a score in every row, in this order unless --source, "
+    "--target and --score say otherwise. Names are text or numbers. A .csv file starts with the names of its columns."
+)
 PairsFile = Annotated[Path, Parameter(help=_PAIRS)]
 
 
