@@ -96,6 +96,9 @@ REFUSED = {
         ["bare.csv"],
         "must start with the names of its columns; got '4.5' for the scores. Line 1 looks like",
     ),
+    "cost": (["cost.csv"], "got 'Cost'. Give --limit, the price of leaving both alone: score = limit - cost. If the"),
+    "probability": (["probability.csv"], "got 'match_probability'. Convert it: score = log(p / (1 - p)). If the"),
+    "probability and limit": (["probability.csv", "--limit", "1"], "got 'match_probability'. Convert it"),
     "two columns": (["two.csv"], "must have three columns; got 2"),
     "twice": (["twice.csv"], "'twice.csv' must not repeat; got 'a' and 'b' twice. Keep the best score of every pair."),
     "empty score": (["hole.csv"], "the scores of 'hole.csv' must not contain NaN; got nan at 1"),
@@ -119,6 +122,8 @@ def test_refused(case, capfd):
     files = {
         "pairs.txt": "a",
         "bare.csv": "anna,ann,4.5\nbob,bob,6\n",
+        "cost.csv": "s,t,Cost\na,b,1\n",
+        "probability.csv": "s,t,match_probability\na,b,0.2\n",
         "two.csv": "a,b\n1,2\n",
         "twice.csv": "s,t,score\na,b,1\na,c,1\na,b,2\n",
         "hole.csv": "s,t,score\na,b,1\na,c,\n",
@@ -136,6 +141,12 @@ def test_refused(case, capfd):
 def test_a_number_may_name_the_scores(capsys):
     Path("numbered.csv").write_text("0,1,2\nann,bob,3\n")
     assert summary(capsys, "match", "numbered.csv", "--score", "2")["score"] == 3
+
+
+def test_a_column_named_cost_may_be_meant(capsys):
+    Path("cost.csv").write_text("s,t,cost\na,b,1\n")
+    assert summary(capsys, "match", "cost.csv", "--score", "cost")["score"] == 1
+    assert summary(capsys, "match", "cost.csv", "--limit", "3")["score"] == 2
 
 
 def test_nothing_to_match(capsys):

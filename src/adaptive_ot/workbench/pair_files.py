@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -14,6 +15,10 @@ from adaptive_ot.errors import InvalidInput, MissingDependency
 from adaptive_ot.workbench.files import as_csv, check_input, check_separator, is_number, trouble, write_atomically
 
 READABLE = (".csv", ".parquet")
+
+# Names of columns that are no scores, in lower case.
+COSTS = ("cost", "distance")
+PROBABILITIES = ("probability", "match_probability")
 
 
 @dataclass
@@ -45,14 +50,17 @@ class NamedPairs:
         return len(self.sources), len(self.targets)
 
 
-def read_pairs(path: Path, wanted: dict[str, str | None], decoy: str | None) -> NamedPairs:
-    """Read sources, targets and numbers from the `wanted` columns; by default, these are the first three."""
+def read_pairs(path: Path, wanted: dict[str, str | None], decoy: str | None, costs: bool = False) -> NamedPairs:
+    """Read sources, targets and numbers from the `wanted` columns; by default, these are the first three.
+
+    Unless `costs` are expected, a third column with the name of a cost is refused, and one of probabilities always is.
+    """
     name = f"pairs file '{path}'"
     check_input(name, path, READABLE)
     sources, targets = Names(), Names()
     pieces: list[tuple[np.ndarray, ...]] = []
     with trouble(name, f"must be a valid {path.suffix.lower()} file"):
-        for source, target, number, *flag in _columns(name, path, wanted, decoy):
+        for source, target, number, *flag in _columns(name, path, wanted, decoy, costs):
             numbers = np.asarray(number, np.float64)
             pieces.append((sources.numbered(source), targets.numbered(target), numbers, *map(np.asarray, flag)))
     for side, names in (("source", sources), ("target", targets)):
@@ -76,7 +84,9 @@ def write_links(path: Path, columns: dict[str, Any]) -> None:
     write_atomically("--output", path, lambda file: parquet.write_table(pa.table(columns), file))
 
 
-def _columns(name: str, path: Path, wanted: dict[str, str | None], decoy: str | None) -> Iterator[list[Any]]:
+def _columns(
+    name: str, path: Path, wanted: dict[str, str | None], decoy: str | None, costs: bool
+) -> Iterator[list[Any]]:
     """The columns, piece by piece: names as text, numbers as float64, flags as booleans."""
     try:
         import pyarrow as pa
@@ -86,7 +96,7 @@ def _columns(name: str, path: Path, wanted: dict[str, str | None], decoy: str | 
     with open(path, "rb") as file:
         if path.suffix.lower() == ".parquet":
             table = parquet.ParquetFile(file)
-            chosen = _chosen(name, table.schema_arrow.names, wanted, decoy)
+            chosen = _chosen(name, table.schema_arrow.names, wanted, decoy, costs)
             kinds = [pa.string(), pa.string(), pa.float64(), pa.bool_()]
             for piece in table.iter_batches(columns=chosen):
                 yield [piece.column(each).cast(kind) for each, kind in zip(chosen, kinds, strict=False)]
@@ -97,7 +107,7 @@ def _columns(name: str, path: Path, wanted: dict[str, str | None], decoy: str | 
             raise InvalidInput(
                 name, "must start with the names of its columns", f"{header[2]!r} for the scores", remedy
             )
-        chosen = _chosen(name, header, wanted, decoy)
+        chosen = _chosen(name, header, wanted, decoy, costs)
         kinds = dict(zip(chosen, [pa.string(), pa.string(), pa.float64(), pa.bool_()], strict=False))
         with closing(
             csv.open_csv(file, convert_options=csv.ConvertOptions(column_types=kinds, include_columns=chosen))
@@ -118,7 +128,7 @@ def _header(file: IO[bytes]) -> list[str]:
     return header
 
 
-def _chosen(name: str, held: list[str], wanted: dict[str, str | None], decoy: str | None) -> list[str]:
+def _chosen(name: str, held: list[str], wanted: dict[str, str | None], decoy: str | None, costs: bool) -> list[str]:
     """The columns to read, which must be different and must exist."""
     if len(held) < 3:
         raise InvalidInput(name, "must have three columns", f"{len(held)}", "They are sources, targets and scores.")
@@ -131,7 +141,22 @@ def _chosen(name: str, held: list[str], wanted: dict[str, str | None], decoy: st
     if len(set(asked.values())) < len(asked):
         twice = " and ".join(asked)
         raise InvalidInput(name, "must have a column for each of " + twice, repr(list(asked.values())), "Name others.")
+    if wanted["--score"] is None:
+        _check_meaning(name, asked["--score"], costs)
     return list(asked.values())
+
+
+def _check_meaning(name: str, column: str, costs: bool) -> None:
+    """Refuse a third column whose name says that its numbers are no scores."""
+    called = column.strip().lower().replace(" ", "_")
+    if called in PROBABILITIES:
+        remedy = "Convert it: score = log(p / (1 - p))."
+    elif called in COSTS and not costs:
+        remedy = "Give --limit, the price of leaving both alone: score = limit - cost."
+    else:
+        return
+    remedy += f" If the numbers are scores, write --score {shlex.quote(column)}."
+    raise InvalidInput(name, "must have scores in its third column", repr(column), remedy)
 
 
 def path_of(name: str) -> str:

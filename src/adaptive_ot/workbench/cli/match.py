@@ -84,7 +84,7 @@ def match(pairs: PairsFile, /, *, options: MatchOptions = MatchOptions()) -> int
     options.check(pairs)
     wanted = {"--source": options.source, "--target": options.target, "--score": options.score}
     started = time.perf_counter()
-    candidates = read_pairs(pairs, wanted, options.decoy)
+    candidates = read_pairs(pairs, wanted, options.decoy, costs=options.limit is not None)
     read = time.perf_counter()
     matching = _matched(candidates, pairs, options)
     kept: Matching | ErrorRate = matching
