@@ -207,6 +207,7 @@ def commands(folder, rank):
         "cli output": ["solve", x, z, "--reach", "1.5", "-o", str(Path(folder, "nowhere", "plan.npz"))],
         "cli steps": ["solve", x, z, "--reach", "1.5", "--epsilon", "0.01", "--max-iterations", "5"],
         "cli path": ["path", x, z],
+        "cli reach": ["solve", x, z],
         "cli short": ["solve", str(Path(folder, f"x{rank}.npy")), z, "--reach", "1.5"],
     }
 
@@ -452,7 +453,8 @@ def test_the_command_line_speaks_once(said, size, folder):
         ("cli matrix", 2, "must be 1 for a cost matrix"),
         ("cli output", 2, "must lie in a directory that exists"),
         ("cli steps", 3, "stopped at the iteration limit"),
-        ("cli path", 2, "path runs in one process"),
+        ("cli path", 2, "adaptive-ot: path runs in one process; got"),
+        ("cli reach", 2, "or run it once without torchrun to have it estimated"),
         ("cli short", 2, "must be the same for every process"),
     ],
 )

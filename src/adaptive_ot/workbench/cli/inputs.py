@@ -115,7 +115,10 @@ class ProblemOptions:
             return NamedCost(read_cost(cost))
         reach = default_reach if self.reach is None else self.reach
         if reach is None and share != WHOLE:
-            remedy = "Give the distance beyond which a match no longer pays off: a process sees only its own sources."
+            remedy = (
+                "Give the distance beyond which a match no longer pays off (a process sees only its own sources), "
+                "or run it once without torchrun to have it estimated."
+            )
             raise InvalidInput("--reach", "is needed if several processes solve a problem", "none", remedy)
         x = read_points("x", cost, share)
         z = _in_the_order_of(x.columns, read_points("z", targets))
