@@ -131,6 +131,12 @@ BAD_ARGUMENTS = [
     ("solve cost.npy --tau 1", "--tau needs --epsilon"),
     ("solve cost.npy --rho 1 --epsilon 1", "--rho does not go with --epsilon"),
     ("solve forbidden.npy --equal", "only 0.5 can move"),
+    (
+        "solve label.csv label.csv",
+        "x file 'label.csv' must hold coordinates; got a column 'label'. Remove it, or rename",
+    ),
+    ("solve coordinates.csv y.csv", "z file 'y.csv' must hold coordinates; got a column 'y'. Remove it, or rename it"),
+    ("path label.csv coordinates.csv", "x file 'label.csv' must hold coordinates; got a column 'label'"),
     ("path cost.npy --reach 1", "--reach goes with two point files"),
     ("path cost.npy --output path.npz", "--output 'path.npz' must end in .csv"),
     ("path cost.npy --plot path.gif", "--plot 'path.gif' must end in .png, .svg or .pdf"),
@@ -158,6 +164,9 @@ def here(tmp_path, monkeypatch):
     sparse.save_npz("sparse.npz", sparse.csr_array(COST))
     Path("negative.csv").write_text("1,-2,3\n")
     Path("square.csv").write_text("1,2\n3,4\n")
+    Path("label.csv").write_text("a,b,label\n1,2,0\n3,4,1\n")
+    Path("y.csv").write_text("a,b,y\n1,2,0\n3,4,1\n")
+    Path("coordinates.csv").write_text("x,y\n1,2\n3,4\n")
     Path("folder.npy").mkdir()
     return tmp_path
 
@@ -191,6 +200,10 @@ COMMANDS = {
     "report": "folder.npy",
     "select": "folder.npy folder.npy",
 }
+
+
+def test_x_and_y_are_coordinates(here, capfd):
+    assert main(["solve", "coordinates.csv", "coordinates.csv", "--reach", "1"]) == 0
 
 
 def test_large_clouds_that_cannot_be_used(here, capfd):

@@ -235,6 +235,7 @@ BAD = {
     "blank.csv": (lambda: b"\n\n", "must start with the names of its columns"),
     "only_header.csv": (lambda: b"a,b,y\n", "no numbers, only a header"),
     "no_label.csv": (lambda: b"a,b,class\n1,2,cat\n", "one column named y or label; got 'a', 'b', 'class'"),
+    "bare.csv": (lambda: b"-0.4,0.2,cat\n1,2,cat\n", "got '-0.4', '0.2', 'cat'. Line 1 looks like data: add one"),
     "two_labels.csv": (lambda: b"a,y,label\n1,2,cat\n", "one column named y or label; got 'a', 'y', 'label'"),
     "only_label.csv": (lambda: b"y\n1\n", "must have a column of numbers beside the label; got 'y'"),
     "row_numbers.csv": (lambda: b",a,y\n0,1,cat\n", "a name of its own for every column; got ''."),

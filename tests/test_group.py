@@ -207,6 +207,8 @@ def commands(folder, rank):
         "cli output": ["solve", x, z, "--reach", "1.5", "-o", str(Path(folder, "nowhere", "plan.npz"))],
         "cli steps": ["solve", x, z, "--reach", "1.5", "--epsilon", "0.01", "--max-iterations", "5"],
         "cli path": ["path", x, z],
+        "cli reach": ["solve", x, z],
+        "cli changed": ["solve", str(Path(folder, f"changed{rank}.npy")), z, "--reach", "1.5"],
         "cli short": ["solve", str(Path(folder, f"x{rank}.npy")), z, "--reach", "1.5"],
     }
 
@@ -264,6 +266,7 @@ def folder(tmp_path_factory):
     np.save(folder / "z.npy", z)
     for rank in range(3):  # not the same on every machine
         np.save(folder / f"x{rank}.npy", x[rank:])
+        np.save(folder / f"changed{rank}.npy", x + rank)
     np.save(folder / "weights.npy", mu)
     (folder / "torn.npy").write_bytes((folder / "x.npy").read_bytes()[:-8])
     environment = os.environ | {
@@ -455,8 +458,10 @@ def test_the_command_line_speaks_once(said, size, folder):
         ("cli matrix", 2, "must be 1 for a cost matrix"),
         ("cli output", 2, "must lie in a directory that exists"),
         ("cli steps", 3, "stopped at the iteration limit"),
-        ("cli path", 2, "path runs in one process"),
-        ("cli short", 2, "must be the same for every process"),
+        ("cli path", 2, "adaptive-ot: path runs in one process; got"),
+        ("cli reach", 2, "or run it once without torchrun to have it estimated"),
+        ("cli short", 2, "must be the same for every process; got"),
+        ("cli changed", 2, "must be the same for every process; got other content in process 1 than in process 0"),
     ],
 )
 @pytest.mark.parametrize("size", SIZES)

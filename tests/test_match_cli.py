@@ -86,15 +86,44 @@ def test_error_rate(capsys):
     assert "% estimated (" in capsys.readouterr().out
 
 
+DECOYS = ["--decoy", "d", "--error-rate", "0.1"]
 REFUSED = {
     "missing": (["missing.csv"], "must exist"),
     "kind": (["pairs.txt"], "must end in .csv or .parquet"),
     "column": (["pairs.csv", "--score", "odds"], "--score must be a column of 'pairs.csv'; got 'odds'. It has 'left'"),
     "one column": (["pairs.csv", "--source", "right"], "must have a column for each of"),
-    "text": (["pairs.csv", "--score", "left", "--source", "decoy"], "must be a valid .csv file; got"),
+    "text": (
+        ["pairs.csv", "--score", "left", "--source", "decoy"],
+        "as the score in every line; got 'ann' in line 2, column 'left'. ",
+    ),
+    "order": (["order.csv"], "got 'score', 'left', 'right'. Write --score score --source left --target right."),
+    "other names": (["odds.csv"], "got 'b' in line 2, column 'right'. Source, target and score were taken"),
+    "comma": (["comma.csv"], "got '1,5' in line 3, column 'score'. Write decimals with a point, as in 1.5."),
+    "words": (
+        ["words.csv", *DECOYS],
+        "have true or false in every line; got 'yes' in line 2, column 'd'. Write true or",
+    ),
+    "empty flag": (
+        ["flags.csv", *DECOYS],
+        "true or false in every line; got nothing in line 3, column 'd'. Write true",
+    ),
+    "no header": (
+        ["bare.csv"],
+        "must start with the names of its columns; got '4.5' for the scores. Line 1 looks like",
+    ),
+    "cost": (["cost.csv"], "got 'Cost'. Give --limit, the price of leaving both alone: score = limit - cost. If the"),
+    "probability": (["probability.csv"], "got 'match_probability'. Convert it: score = log(p / (1 - p)). If the"),
+    "probability and limit": (["probability.csv", "--limit", "1"], "got 'match_probability'. Convert it"),
     "two columns": (["two.csv"], "must have three columns; got 2"),
     "twice": (["twice.csv"], "'twice.csv' must not repeat; got 'a' and 'b' twice. Keep the best score of every pair."),
-    "empty score": (["hole.csv"], "the scores of 'hole.csv' must not contain NaN; got nan at 1"),
+    "empty score": (["hole.csv"], "a number as the score in every line; got nothing in line 4, column 'score'. Fill"),
+    "nan": (["nan.csv"], "as the score in every line; got 'nan' in line 2, column 'score'. Fill it in"),
+    "parquet hole": (["hole.parquet"], "must have a number as the score in every row; got none in 's'. Fill it in"),
+    "parquet text": (
+        ["text.parquet"],
+        "got Failed to parse string: 'b' as a scalar of type double. Convert it, or name",
+    ),
+    "parquet flag": (["flag.parquet", *DECOYS], "must have true or false in every row; got none in 'd'. Fill it in"),
     "empty name": (["nameless.csv"], "must name every target; got an empty name"),
     "ragged": (["ragged.csv"], "must be a valid .csv file"),
     "no parquet": (["no.parquet"], "must be a valid .parquet file"),
@@ -114,9 +143,18 @@ REFUSED = {
 def test_refused(case, capfd):
     files = {
         "pairs.txt": "a",
+        "bare.csv": "anna,ann,4.5\nbob,bob,6\n",
+        "cost.csv": "s,t,Cost\na,b,1\n",
+        "probability.csv": "s,t,match_probability\na,b,0.2\n",
         "two.csv": "a,b\n1,2\n",
         "twice.csv": "s,t,score\na,b,1\na,c,1\na,b,2\n",
-        "hole.csv": "s,t,score\na,b,1\na,c,\n",
+        "hole.csv": "s,t,score\na,b,1\n\na,c,\n",
+        "nan.csv": "s,t,score\na,b,nan\n",
+        "order.csv": "score,left,right\n1,2,3\n",
+        "odds.csv": "odds,left,right\n1,a,b\n",
+        "comma.csv": 's,t,score\na,b,1\na,c,"1,5"\n',
+        "words.csv": "s,t,score,d\na,b,1,yes\n",
+        "flags.csv": "s,t,score,d\na,b,1,true\na,c,1,\n",
         "nameless.csv": "s,t,score\na,,1\n",
         "ragged.csv": "s,t,score\na,b,1\na,c\n",
         "no.parquet": "s,t,score\na,b,1\n",
@@ -124,8 +162,26 @@ def test_refused(case, capfd):
     }
     for name, text in files.items():
         Path(name).write_text(text)
+    tables = {
+        "hole.parquet": {"a": ["a", "a"], "b": ["b", "c"], "s": [1.0, None]},
+        "text.parquet": {"o": [1.0], "a": ["a"], "t": ["b"]},
+        "flag.parquet": {"a": ["a", "a"], "b": ["b", "c"], "s": [1.0, 2.0], "d": [True, None]},
+    }
+    for name, table in tables.items():
+        parquet.write_table(pa.table(table), name)
     arguments, message = REFUSED[case]
     refused(capfd, ["match", *arguments], message)
+
+
+def test_a_number_may_name_the_scores(capsys):
+    Path("numbered.csv").write_text("0,1,2\nann,bob,3\n")
+    assert summary(capsys, "match", "numbered.csv", "--score", "2")["score"] == 3
+
+
+def test_a_column_named_cost_may_be_meant(capsys):
+    Path("cost.csv").write_text("s,t,cost\na,b,1\n")
+    assert summary(capsys, "match", "cost.csv", "--score", "cost")["score"] == 1
+    assert summary(capsys, "match", "cost.csv", "--limit", "3")["score"] == 2
 
 
 def test_nothing_to_match(capsys):

@@ -540,7 +540,24 @@ def test_file_with_other_separators_or_labels(capsys, tmp_path, file, content, c
         ("adapt a b --epsilon 0", "--epsilon must be positive; got 0.0. Write --exact to solve without entropy."),
         (
             "solve a.npy --epsilon",
-            'Command "solve" parameter --epsilon requires an argument. Try: adaptive-ot --help',
+            'Command "solve" parameter --epsilon requires an argument. Try: adaptive-ot solve --help',
+        ),
+        ("match a.csv --threshold 3", "Unknown option: --threshold. Try: adaptive-ot match --help"),
+        (
+            "solve a.npy --reach abc",
+            'Invalid value for --reach: unable to convert "abc" into float. Try: adaptive-ot solve --help',
+        ),
+        (
+            "benchmark features a -o b --foo",
+            "Unknown option: --foo. Try: adaptive-ot benchmark features --help",
+        ),
+        ("match a.csv z.npy", "match takes only PAIRS; got also 'z.npy'. Try: adaptive-ot match --help"),
+        ("adapt a b c d", "adapt takes only SOURCE TARGET; got also 'c', 'd'. Try: adaptive-ot adapt --help"),
+        ("demo extra", "demo takes only options; got also 'extra'. Try: adaptive-ot demo --help"),
+        (
+            "benchmark --foo",
+            'Unknown command "--foo". Available commands: features, deep, sensitivity. '
+            "Try: adaptive-ot benchmark --help",
         ),
     ],
 )

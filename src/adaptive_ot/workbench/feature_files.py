@@ -164,8 +164,9 @@ def _read_csv(name: str, path: Path, labels: str) -> Content:
         header = [cell.strip() for cell in next(reader, [])]
         if len(header) == 1:
             check_separator(name, header[0], 1)
-        if all(is_number(cell) for cell in header):
-            remedy = "Name the columns in the first line, that of the labels y or label."
+        as_data = sum(map(is_number, header))
+        if as_data == len(header) or (as_data and labels == "required" and not {*header} & {*LABEL_COLUMNS}):
+            remedy = "Line 1 looks like data: add one before it with names, that of the labels y or label."
             raise InvalidInput(name, "must start with the names of its columns", _listed(header), remedy)
         features, label = _columns(name, header, labels)
         numbers, label_cells, lines = array("d"), [], []

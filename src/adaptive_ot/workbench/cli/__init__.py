@@ -64,7 +64,7 @@ def _run(arguments: list[str]) -> int:
 
     command, processes = next(iter(arguments), "-"), started_together()
     if processes > 1 and command not in TOGETHER and not command.startswith("-"):
-        raise InvalidInput(f"adaptive-ot {command}", "runs in one process", processes, "Start it without torchrun.")
+        raise InvalidInput(command, "runs in one process", processes, "Start it without torchrun.")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # for file names that the terminal cannot show
     if not arguments or {*arguments} & {*app.help_flags}:

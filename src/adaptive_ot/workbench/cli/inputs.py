@@ -16,6 +16,7 @@ from scipy import sparse
 from adaptive_ot import DistanceCost, InvalidInput
 from adaptive_ot import _validation as check
 from adaptive_ot.workbench.cli.options import named
+from adaptive_ot.workbench.feature_files import LABEL_COLUMNS
 from adaptive_ot.workbench.files import (
     check_header,
     check_input,
@@ -114,7 +115,10 @@ class ProblemOptions:
             return NamedCost(read_cost(cost))
         reach = default_reach if self.reach is None else self.reach
         if reach is None and share != WHOLE:
-            remedy = "Give the distance beyond which a match no longer pays off: a process sees only its own sources."
+            remedy = (
+                "Give the distance beyond which a match no longer pays off (a process sees only its own sources), "
+                "or run it once without torchrun to have it estimated."
+            )
             raise InvalidInput("--reach", "is needed if several processes solve a problem", "none", remedy)
         x = read_points("x", cost, share)
         z = _in_the_order_of(x.columns, read_points("z", targets))
@@ -145,8 +149,16 @@ def read_cost(path: Path) -> np.ndarray | sparse.csr_array:
 
 
 def read_points(argument: str, path: Path, share: Share = WHOLE) -> Table:
-    """Points, one a row; in an .npz the array "x" or the only one. A share of an .npy file is read alone."""
+    """Points, one a row; in an .npz the array "x" or the only one. A share of an .npy file is read alone.
+
+    In a .csv file, a column of labels is refused; y beside x is a coordinate.
+    """
     points = _read(argument, path, key="x", mapped=share != WHOLE)
+    columns = points.columns or ()
+    for column in LABEL_COLUMNS:
+        if column in columns and not (column == "y" and "x" in columns):
+            remedy = "Remove it, or rename it if it is a coordinate; adaptive-ot adapt reads labels."
+            raise InvalidInput(f"{argument} file '{path}'", "must hold coordinates", f"a column {column!r}", remedy)
     return points._replace(numbers=share.part(points.numbers))
 
 

@@ -18,7 +18,10 @@ from adaptive_ot.workbench.cli.options import Flag, OptionalOutput, Whole, named
 from adaptive_ot.workbench.pair_files import READABLE, NamedPairs, read_pairs, write_links
 from adaptive_ot.workbench.wording import counted, sources_and_targets
 
-_PAIRS = "Candidate pairs, .csv or .parquet: a source, a target and a score in every row. Names are text or numbers."
+_PAIRS = (
+    "Candidate pairs, .csv or .parquet: a source, a target and a score in every row, in this order unless --source, "
+    "--target and --score say otherwise. Names are text or numbers. A .csv file starts with the names of its columns."
+)
 PairsFile = Annotated[Path, Parameter(help=_PAIRS)]
 
 
@@ -81,7 +84,7 @@ def match(pairs: PairsFile, /, *, options: MatchOptions = MatchOptions()) -> int
     options.check(pairs)
     wanted = {"--source": options.source, "--target": options.target, "--score": options.score}
     started = time.perf_counter()
-    candidates = read_pairs(pairs, wanted, options.decoy)
+    candidates = read_pairs(pairs, wanted, options.decoy, costs=options.limit is not None)
     read = time.perf_counter()
     matching = _matched(candidates, pairs, options)
     kept: Matching | ErrorRate = matching

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from cyclopts import CycloptsError, MissingArgumentError
+from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 
 def instead(error: CycloptsError, arguments: Sequence[str]) -> str:
@@ -13,7 +13,17 @@ def instead(error: CycloptsError, arguments: Sequence[str]) -> str:
     from adaptive_ot.workbench.cli.train import field_in_a_file
 
     error.verbose = False
-    return _omitted(error, arguments) or f"{field_in_a_file(error) or error} Try: adaptive-ot --help"
+    try_this = " ".join(["Try: adaptive-ot", *(error.command_chain or ()), "--help"])
+    return _omitted(error, arguments) or f"{field_in_a_file(error) or _surplus(error) or error} {try_this}"
+
+
+def _surplus(error: CycloptsError) -> str:
+    """The message about words that are no options and that no argument takes; empty if that is not the trouble."""
+    if not isinstance(error, UnusedCliTokensError) or error.app is None:
+        return ""
+    taken = [each.name.upper() for each in error.app.assemble_argument_collection() if each.index is not None]
+    surplus = ", ".join(map(repr, error.unused_tokens or ()))
+    return f"{' '.join(error.command_chain or ())} takes only {' '.join(taken) or 'options'}; got also {surplus}."
 
 
 def _omitted(error: CycloptsError, arguments: Sequence[str]) -> str:

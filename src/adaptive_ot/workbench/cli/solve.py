@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import time
@@ -27,6 +28,7 @@ from adaptive_ot.workbench.wording import counted, effort, last_price, solved_ma
 
 WRITABLE = (".npz", ".csv", ".npy")
 CLUSTERS_SHOWN = 5
+END_BYTES = 64 * 1024  # compared between processes
 
 
 @Parameter(name="*")
@@ -171,14 +173,23 @@ def _read_together(cost: Path, targets: Path | None, options: SolveOptions, team
 
     def read() -> dict[str, Any]:
         tasks.append(Task.read(cost, targets, options, Share(team.rank, team.size)))
-        return {"bytes": cost.stat().st_size}
+        return {"bytes": cost.stat().st_size, "digest": _digest_of_ends(cost)}
 
-    sizes = [each["bytes"] for each in team.exchange(read)]
-    for rank, size in enumerate(sizes):
-        if size != sizes[0]:
-            given = f"{sizes[0]:,} bytes for process 0 and {size:,} for process {rank}"
+    first, *others = team.exchange(read)
+    for rank, other in enumerate(others, start=1):
+        if other != first:
+            sizes = f"{first['bytes']:,} bytes in process 0 and {other['bytes']:,} in process {rank}"
+            given = sizes if other["bytes"] != first["bytes"] else f"other content in process {rank} than in process 0"
             raise InvalidInput(f"x file '{cost}'", "must be the same for every process", given, "Copy it again.")
     return tasks[0]
+
+
+def _digest_of_ends(path: Path) -> str:
+    """A digest of the first and the last 64 KiB of a file: the whole of a large one takes long to read."""
+    with open(path, "rb") as file:
+        start = file.read(END_BYTES)
+        file.seek(max(0, path.stat().st_size - END_BYTES))
+        return hashlib.sha256(start + file.read(END_BYTES)).hexdigest()
 
 
 def _write_plan(path: Path, solution: Solution) -> None:
