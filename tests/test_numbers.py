@@ -107,30 +107,40 @@ REPEATED = {
 @pytest.mark.parametrize("kind", REPEATED)
 def test_repeated_values_are_no_gap(kind):
     """The few distances that are possible have peaks of their own, but no point stands out."""
+
+    def drawn(seed):
+        return tuple(np.asarray(side, dtype=float) for side in REPEATED[kind](np.random.default_rng(seed)))
+
     for seed in range(5):
-        x, z = (np.asarray(side, dtype=float) for side in REPEATED[kind](np.random.default_rng(seed)))
+        x, z = drawn(seed)
         cost = aot.DistanceCost(x, z)
         assert estimate(cost).alone is None
         assert find_gap(cdist(x, z, "sqeuclidean")) is find_gap(cdist(x, z)) is None
         assert aot.DistanceCost(8 * x, 8 * z).reach == pytest.approx(8 * cost.reach, rel=1e-9)
         assert aot.DistanceCost(z, x).reach == pytest.approx(cost.reach, rel=1e-9)
-    assert active(aot.solve(cost)).mean() > 0.95
-    for price in (cost, cdist(x, z, "sqeuclidean")):
-        assert aot.mass_path(price).suggest().elbow is None
+    x, z = drawn(0)
+    assert active(aot.solve(aot.DistanceCost(x, z))).mean() > 0.95
+    for cost in (aot.DistanceCost(x, z), cdist(x, z, "sqeuclidean")):
+        assert aot.mass_path(cost).suggest().elbow is None
 
 
 @pytest.mark.parametrize("to", [0.01, 0.1])
 def test_outliers_are_found_in_rounded_data(to):
-    for seed in range(200, 205):
+
+    def rounded(seed):
         x, z, outlier = moons(seed)
-        x, z = to * np.round(x / to), to * np.round(z / to)
+        return to * np.round(x / to), to * np.round(z / to), outlier
+
+    for seed in range(200, 205):
+        x, z, outlier = rounded(seed)
         cost = aot.DistanceCost(x, z)
         assert estimate(cost).alone == pytest.approx(outlier.mean(), abs=0.05)
         found = active(aot.solve(cost))
         assert np.mean(~found[~outlier]) <= 0.08
         assert np.mean(found[outlier]) <= 0.2
-    for price in (cost, cdist(x, z, "sqeuclidean")):
-        assert aot.mass_path(price).suggest().elbow == pytest.approx(1 - outlier.mean(), abs=0.07)
+    x, z, outlier = rounded(200)
+    for cost in (aot.DistanceCost(x, z), cdist(x, z, "sqeuclidean")):
+        assert aot.mass_path(cost).suggest().elbow == pytest.approx(1 - outlier.mean(), abs=0.07)
 
 
 @pytest.mark.parametrize("outliers", [0, 100])
