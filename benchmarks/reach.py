@@ -52,6 +52,11 @@ def moons(seed: int, n: int = 500, share: float = 0.2) -> Clouds:
     return Clouds(*moons_with_outliers(n, share, seed))
 
 
+def rounded_moons(seed: int, decimals: int) -> Clouds:
+    x, z, *outliers = moons(seed)
+    return Clouds(x.round(decimals), z.round(decimals), *outliers)
+
+
 def torus(rng: np.random.Generator, size: int) -> np.ndarray:
     u, v = rng.uniform(0, 2 * np.pi, (2, size))
     ring = 2 + 0.7 * np.cos(v)
@@ -105,6 +110,7 @@ CRITERION = {
 OTHERS = {
     **{f"two moons, {share:.0%}": partial(moons, share=share) for share in (0.0, 0.05, 0.1, 0.3, 0.4)},
     **{f"two moons, n = {n}": partial(moons, n=n) for n in (100, 250, 1000)},
+    **{f"two moons, rounded to {10.0**-d:g}": partial(rounded_moons, decimals=d) for d in (2, 1)},
     **{f"torus, box of {b}": partial(seen_twice, inliers=torus, box=b, share=1 / 6, n=600) for b in (4, 6)},
     **{f"digits, {share:.0%}": partial(digits, share=share) for share in (0.0, 0.05, 0.4)},
     **{f"Gaussian in R^{d}, 20 %": partial(seen_twice, inliers=gaussian(d), box=6) for d in (2, 5, 16)},
@@ -166,15 +172,29 @@ def without_outliers() -> Iterator[Inliers]:
     yield clusters(2)
 
 
-def false_gaps(repeats: int = 30) -> dict[str, Any]:
+def with_repeated_values() -> Iterator[Inliers]:
+    """Rounded numbers, in equal and other units, whole numbers, counts, and ones and zeros."""
+    for dimension in (1, 2, 5):
+        yield lambda rng, size, d=dimension: rng.normal(size=(size, d)).round(1)
+        yield lambda rng, size, d=dimension: rng.normal(size=(size, d)).round()
+        yield lambda rng, size, d=dimension: rng.integers(18, 90, (size, d)).astype(float)
+        yield lambda rng, size, d=dimension: rng.poisson(3, (size, d)).astype(float)
+        yield lambda rng, size, d=dimension: rng.geometric(0.3, (size, d)).astype(float)
+    yield lambda rng, size: rng.normal(size=(size, 3)).round(1) * [1.0, 0.37, 2.9]
+    yield lambda rng, size: rng.integers(0, 2, (size, 8)).astype(float)
+    yield lambda rng, size: rng.integers(0, 2, (size, 20)).astype(float)
+    yield lambda rng, size: np.eye(6)[rng.integers(0, 6, size)]
+
+
+def false_gaps(kind: str, distributions: Callable[[], Iterator[Inliers]], repeats: int = 30) -> dict[str, Any]:
     """How often clouds without outliers seem to have some."""
     rng, seen, total = np.random.default_rng(100), 0, 0
     for n in (50, 200, 500):
-        for inliers in without_outliers():
+        for inliers in distributions():
             for _ in range(repeats):
                 estimate = aot.DistanceCost(inliers(rng, n), inliers(rng, n)).estimate
                 seen, total = seen + (estimate is not None and estimate.alone is not None), total + 1
-    print(f"{seen} of {total} pairs of clouds without outliers have a gap ({seen / total:.1%})")
+    print(f"{seen} of {total} pairs of clouds without outliers have a gap ({seen / total:.1%}): {kind}", flush=True)
     return {"pairs of clouds without outliers": total, "with a gap": seen}
 
 
@@ -183,7 +203,8 @@ def main() -> None:
     results = {
         "criterion": [row(name, make) for name, make in CRITERION.items()],
         "others": [row(name, make) for name, make in OTHERS.items()],
-        "without outliers": false_gaps(),
+        "without outliers": false_gaps("continuous values", without_outliers),
+        "without outliers, repeated values": false_gaps("repeated values", with_repeated_values),
     }
     measure.write_json(RESULTS, {**measure.header(), "seeds": list(SEEDS), **results})
 

@@ -76,6 +76,73 @@ def test_without_outliers_nearly_all_match_and_there_is_no_elbow(dimension, seed
     assert "elbow     none" in str(aot.mass_path(cost))
 
 
+def in_halves(name):
+    """The data in two random halves of one size."""
+
+    def draw(rng):
+        data = getattr(pytest.importorskip("sklearn.datasets"), f"load_{name}")().data
+        order, half = rng.permutation(len(data)), len(data) // 2
+        return data[order[:half]], data[order[half : 2 * half]]
+
+    return draw
+
+
+REPEATED = {
+    "iris": in_halves("iris"),
+    "wine": in_halves("wine"),
+    "rounded": lambda rng: np.round(rng.normal(size=(2, 300, 2)), 1),
+    "more points": lambda rng: np.round(rng.normal(size=(2, 500, 2)), 1),
+    "fewer points": lambda rng: np.round(rng.normal(size=(2, 100, 2)), 1),
+    "nine values": lambda rng: np.round(rng.normal(size=(2, 300, 2))),
+    "ages": lambda rng: rng.integers(18, 90, (2, 300, 1)),
+    "grey values": lambda rng: np.round(50 * rng.normal(size=(2, 300, 2))) + 100,
+    "counts": lambda rng: rng.poisson(3, (2, 300, 2)),
+    "skewed counts": lambda rng: rng.geometric(0.3, (2, 300, 3)),
+    "binary": lambda rng: rng.integers(0, 2, (2, 300, 8)),
+    "one-hot": lambda rng: np.eye(6)[rng.integers(0, 6, (2, 300))],
+    "columns in other units": lambda rng: np.round(rng.normal(size=(2, 300, 3)), 1) * [1.0, 0.37, 2.9],
+}
+
+
+@pytest.mark.parametrize("kind", REPEATED)
+def test_repeated_values_are_no_gap(kind):
+    """The few distances that are possible have peaks of their own, but no point stands out."""
+
+    def drawn(seed):
+        return tuple(np.asarray(side, dtype=float) for side in REPEATED[kind](np.random.default_rng(seed)))
+
+    for seed in range(5):
+        x, z = drawn(seed)
+        cost = aot.DistanceCost(x, z)
+        assert estimate(cost).alone is None
+        assert find_gap(cdist(x, z, "sqeuclidean")) is find_gap(cdist(x, z)) is None
+        assert aot.DistanceCost(8 * x, 8 * z).reach == pytest.approx(8 * cost.reach, rel=1e-9)
+        assert aot.DistanceCost(z, x).reach == pytest.approx(cost.reach, rel=1e-9)
+    x, z = drawn(0)
+    assert active(aot.solve(aot.DistanceCost(x, z))).mean() > 0.95
+    for cost in (aot.DistanceCost(x, z), cdist(x, z, "sqeuclidean")):
+        assert aot.mass_path(cost).suggest().elbow is None
+
+
+@pytest.mark.parametrize("to", [0.01, 0.1])
+def test_outliers_are_found_in_rounded_data(to):
+
+    def rounded(seed):
+        x, z, outlier = moons(seed)
+        return to * np.round(x / to), to * np.round(z / to), outlier
+
+    for seed in range(200, 205):
+        x, z, outlier = rounded(seed)
+        cost = aot.DistanceCost(x, z)
+        assert estimate(cost).alone == pytest.approx(outlier.mean(), abs=0.05)
+        found = active(aot.solve(cost))
+        assert np.mean(~found[~outlier]) <= 0.08
+        assert np.mean(found[outlier]) <= 0.2
+    x, z, outlier = rounded(200)
+    for cost in (aot.DistanceCost(x, z), cdist(x, z, "sqeuclidean")):
+        assert aot.mass_path(cost).suggest().elbow == pytest.approx(1 - outlier.mean(), abs=0.07)
+
+
 @pytest.mark.parametrize("outliers", [0, 100])
 def test_the_reach_follows_units_motions_and_order(outliers):
     rng = np.random.default_rng(3)

@@ -4,6 +4,9 @@ Most points of two clouds that match have partners at much the same distance, an
 logarithmic scale, the distances to the nearest partners then have two peaks, with a gap between them. Distances without
 outliers have one peak, whatever the dimension: above it, they become rarer and rarer. So a gap is a dent in the
 distribution: fewer points up to some distance than any distribution has that becomes rarer and rarer.
+
+Where values repeat (counts, rounded measurements), so do distances, and every possible distance is a peak of its own.
+Such distances are first spread as if the points had not been rounded, several times; a gap must be seen every time.
 """
 
 from __future__ import annotations
@@ -29,6 +32,15 @@ PLACE = 0.4
 
 # Lower costs, relative to the median, count as this much: their logarithms would be infinite.
 NEGLIGIBLE = 1e-12
+
+# Costs repeat where there are fewer than this share of distinct ones among the least of all points. Those of points
+# that do not repeat are at least half of them: each belongs to a source and a target. Costs that differ by less,
+# relative to the median, are equal up to rounding errors.
+DISTINCT = 0.25
+ROUNDING = 1e-9
+
+# Costs that repeat are spread so many times: once is a matter of luck.
+DRAWS = 3
 
 # Without a gap, the reach is this many times the distance that so many points have to their nearest partners, or this
 # many times the distance by which the points of a line are displaced, if that is more.
@@ -92,7 +104,7 @@ def estimated_reach(x: Any, z: Any) -> Estimate:
     if gap:
         return Estimate(math.sqrt(gap.middle), points, gap.alone)
     nearest = np.concatenate((squares.min(axis=1), squares.min(axis=0)))
-    usual = math.sqrt(np.quantile(nearest, USUAL))
+    usual = math.sqrt(max(np.quantile(nearest, USUAL), resolution(squares)))
     displaced = math.sqrt(np.median(positive) / min(squares.shape))
     return Estimate(max(TIMES_USUAL * usual, TIMES_DISPLACED * displaced), points, None)
 
@@ -103,7 +115,8 @@ def find_gap(costs: np.ndarray) -> Gap | None:
     Parameters
     ----------
     costs
-        Sources x targets, none of them negative; +inf forbids a pair.
+        Sources x targets, none of them negative; +inf forbids a pair. They count as squared distances where they
+        repeat.
 
     Examples
     --------
@@ -116,6 +129,21 @@ def find_gap(costs: np.ndarray) -> Gap | None:
     typical = np.median(costs[(costs > 0) & allowed]) if ((costs > 0) & allowed).any() else 0.0
     if typical == 0:
         return None
+    step = resolution(costs)
+    if step == 0.0:
+        return _gap(costs, typical)
+    gaps: list[Gap] = []
+    for draw in range(DRAWS):
+        gap = _gap(spread(costs, step, draw), typical)
+        if gap is None:
+            return None
+        gaps.append(gap)
+    low, high, alone = sorted(gaps)[DRAWS // 2]
+    return Gap(max(low, step), max(high, step), alone)  # points that differ by one step are near
+
+
+def _gap(costs: np.ndarray, typical: float) -> Gap | None:
+    """The deepest dent in the logarithms of the least costs, if it is deep enough."""
     logs = np.log(np.maximum(costs, NEGLIGIBLE * typical))
     deepest, found = 1.0, None
     for count, least_depth in DEPTHS.items():
@@ -126,10 +154,47 @@ def find_gap(costs: np.ndarray) -> Gap | None:
     return found and Gap(math.exp(found.low), math.exp(found.high), found.alone)
 
 
+def resolution(costs: np.ndarray) -> float:
+    """The least positive cost if the least costs of the points repeat, as those of rounded points do; else 0.
+
+    Examples
+    --------
+    >>> x, z = np.random.default_rng(0).normal(size=(2, 50, 1))
+    >>> resolution((x - z.T) ** 2), round(resolution((x.round(1) - z.T.round(1)) ** 2), 6)
+    (0.0, 0.01)
+    """
+    count = max(DEPTHS)
+    near = np.concatenate([least_values(side, count).ravel() for side in (costs, costs.T)])
+    positive = costs[(costs > 0) & np.isfinite(costs)]
+    if positive.size == 0:
+        return 0.0
+    equal = ROUNDING * float(np.median(positive))
+    near = np.sort(near[(near > equal) & np.isfinite(near)])
+    if near.size == 0:  # all points coincide with so many others
+        return float(positive[positive > equal].min())
+    distinct = np.count_nonzero(np.diff(near) > equal) + 1
+    return float(near[0]) if distinct < DISTINCT * near.size else 0.0
+
+
+def spread(costs: np.ndarray, step: float, draw: int) -> np.ndarray:
+    """Squared distances after every point has moved along a line by up to half of the root of the step.
+
+    Rounding to multiples of that root moves points as far. A point moves with all its distances, since of many that are
+    spread one by one, the least would be too small. The same draw always moves them in the same way.
+    """
+    moves = math.sqrt(step) * np.random.default_rng(draw).uniform(-0.5, 0.5, max(costs.shape))
+    return (np.sqrt(costs) + (moves[: costs.shape[0], None] + moves[: costs.shape[1]])) ** 2
+
+
+def least_values(values: np.ndarray, count: int) -> np.ndarray:
+    """The least values of every row, in any order."""
+    count = min(count, values.shape[1])
+    return np.partition(values, count - 1, axis=1)[:, :count]
+
+
 def mean_of_least(values: np.ndarray, count: int) -> np.ndarray:
     """The mean of the least finite values of every row; inf where there is none."""
-    count = min(count, values.shape[1])
-    least = np.partition(values, count - 1, axis=1)[:, :count]
+    least = least_values(values, count)
     finite = np.isfinite(least)
     number = finite.sum(axis=1)
     total = np.where(finite, least, 0.0).sum(axis=1)
