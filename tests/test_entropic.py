@@ -682,7 +682,7 @@ def test_point_clouds_take_linear_memory(monkeypatch):
     n, m = 3000, 2500
     cost = aot.DistanceCost(rng.random((n, 3)), rng.random((m, 3)), reach=0.5)
     solver = aot.Entropic(0.05)
-    aot.solve(aot.DistanceCost(cost.x[:9], cost.z[:9], 0.5), solver=solver)  # compile first
+    aot.solve(aot.DistanceCost(cost.x[:99], cost.z[:99], 0.5), solver=solver)  # compile first, for float32 too
     tracemalloc.start()
     try:
         solution = aot.solve(cost, solver=solver)
