@@ -117,25 +117,33 @@ class Team:
 
     # Before there is a leader: every process takes part in the same way.
 
-    def exchange(self, look: Callable[[], Message]) -> list[Message]:
-        """What `look` returns in every process, as JSON; an error in one process is raised in all of them."""
+    def agree(self, look: Callable[[], Message], combine: Callable[[list[Message]], Message]) -> Message:
+        """What `combine` makes, in the leader, of what `look` returns in every process; in all of them.
+
+        An error in one process is raised in all of them.
+        """
         outcome = attempt(look)
-        mine: Message = {"failure": failure(outcome)} if isinstance(outcome, Exception) else {"seen": outcome}
+        mine: Message = {"failure": failure(outcome)} if isinstance(outcome, Exception) else outcome
         if self.leads:
             try:
-                together = [mine, *self._replies()]
-            except ProcessLost as error:
+                pieces = [mine, *self._replies()]
+                failures = [piece.get("failure") for piece in pieces]
+                answer = {"call": "agreed", "failures": failures, **({} if any(failures) else combine(pieces))}
+            except BaseException as error:
                 self._dismiss(error)
                 raise
-            self._tell([{"call": "seen", "together": together}] * (self.size - 1))
+            self._tell([answer] * (self.size - 1))
         else:
             self._send(mine, 0)
             answer = self._receive(0)
             if answer["call"] == "stop":
                 raise revived(answer["failure"], 0)
-            together = answer["together"]
-        self._raise_first([each.get("failure") for each in together], outcome)
-        return [each["seen"] for each in together]
+        self._raise_first(answer["failures"], outcome)
+        return answer
+
+    def exchange(self, look: Callable[[], Message]) -> list[Message]:
+        """What `look` returns in every process, as JSON."""
+        return self.agree(look, lambda pieces: {"together": pieces})["together"]
 
     def gather(self, look: Callable[[], Message]) -> list[Message]:
         """What `look` returns in every process, in the leader; an empty list elsewhere."""

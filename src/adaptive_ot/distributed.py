@@ -29,6 +29,7 @@ Report = Callable[[Progress], None]
 OF_SOURCES, OF_TARGETS = ("source_marginal", "source_potential"), ("target_marginal", "target_potential")
 COUNTS = "iterations", "status"
 
+DIVIDED = "Only the sources, and their weights, are divided among the processes."
 WITHOUT_POINTS = "Pass DistanceCost(my_points, z, reach), or solve the whole matrix in one process."
 
 
@@ -96,17 +97,18 @@ class Given(NamedTuple):
 
 def digest(array: Any) -> str:
     """A fingerprint of an array."""
-    return f" ({hashlib.blake2b(np.ascontiguousarray(to_numpy(array)).data, digest_size=6).hexdigest()})"
+    values = np.ascontiguousarray(to_numpy(array))
+    content = repr(values.tolist()).encode() if values.dtype == object else values.reshape(-1).view(np.uint8).data
+    return f" ({hashlib.blake2b(content, digest_size=6).hexdigest()})"
 
 
-def check_same(descriptions: list[Message]) -> None:
+def check_same(descriptions: list[Message], remedy: str = DIVIDED) -> None:
     """Refuse what differs between processes and must not."""
     first = descriptions[0]["same"]
     for rank, description in enumerate(descriptions):
         for argument, here in description["same"].items():
             if here != first[argument]:
                 given = f"{first[argument]} in process 0 and {here} in process {rank}"
-                remedy = "Only the sources, and their weights, are divided among the processes."
                 raise InvalidInput(argument, "must be the same in every process of the group", given, remedy)
 
 
