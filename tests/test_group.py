@@ -90,7 +90,7 @@ def main(folder, rank, size):
     said = {name: outcome(call) for name, call in refusals(rank, size, group).items()}
     said |= {name: command_line(arguments, rank, size) for name, arguments in commands(folder, rank).items()}
     if size == 3:
-        some = distributed.new_group([1, 2])
+        some = distributed.new_group([1, 2], backend=without_cpus())
         said["some"] = outcome(lambda: solve_among_some(rank, some))
         said |= lose_a_process(rank, group, brief)
     Path(folder, f"said-{size}-{rank}.json").write_text(json.dumps(said))
@@ -143,11 +143,25 @@ def walk_all(folder, rank, size, group):
 
 
 def solve_among_some(rank, group):
-    """The processes of rank 1 and 2; that of rank 0 does not belong to the group."""
+    """The processes of rank 1 and 2; that of rank 0 does not belong to the group, which connects no CPUs."""
     x, z, *_ = clouds(30, 20)
     rows = slice(0, 10) if rank == 1 else slice(10, 30)
-    part = aot.solve(aot.DistanceCost(x[rows], z, reach=1.0), solver=aot.Entropic(0.1), group=group)
+    cost, solver = aot.DistanceCost(x[rows], z, reach=1.0), aot.Entropic(0.1)
+    aot.solve(cost, solver=solver, group=group)
+    part = aot.solve(cost, solver=solver, group=group)  # now messages go over a group that exists
     return [part.value, part.rows.start, part.gathered() is None]
+
+
+def without_cpus():
+    """A backend that, like NCCL, sends nothing from the memory of a CPU."""
+    from torch import distributed
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    def made(store, rank, size, timeout):
+        return getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)(rank, size)
+
+    distributed.Backend.register_backend("gpus", made, devices=["cuda"])
+    return "gpus"
 
 
 def write(folder, name, solution):
@@ -562,12 +576,29 @@ def test_the_command_line_complains_once(said, size, name, code, words):
     assert all(other == [code, "", ""] for other in others)
 
 
+def test_files_are_solved_without_gpus(monkeypatch):
+    """So there may be more processes than GPUs."""
+    import torch
+
+    from adaptive_ot._group import process_group
+
+    begun = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.distributed, "init_process_group", begun.append)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "2")
+    with process_group(gpus=False):
+        assert begun == ["gloo"]
+
+
 def test_no_group_but_a_group():
     with pytest.raises(aot.InvalidInput, match=r"group must be .*; got str"):
         aot.solve(aot.DistanceCost([[0.0]], [[0.0]], reach=1.0), group="gloo")
 
 
 def test_a_group_of_one(tmp_path):
+    import torch
     from torch import distributed
 
     meeting = f"file://{tmp_path}/meeting"
@@ -583,5 +614,12 @@ def test_a_group_of_one(tmp_path):
             whole = part.gathered()
             assert whole is not None
             assert whole.clusters()[0].mass == pytest.approx(alone.clusters()[0].mass)
+        tensors = aot.DistanceCost(torch.from_numpy(x), torch.from_numpy(z), reach=1.0)
+        path, alone = aot.mass_path(tensors, group=distributed.group.WORLD), aot.mass_path(cost)
+        assert path.value_at(0.5) == pytest.approx(alone.value_at(0.5), abs=1e-12)
+        part = path.solution_at(0.5)
+        assert torch.is_tensor(part.source_potential)
+        assert torch.is_tensor(part.plan)
+        assert part.value == pytest.approx(alone.value_at(0.5), abs=1e-12)
     finally:
         distributed.destroy_process_group()

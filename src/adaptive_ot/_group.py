@@ -14,9 +14,10 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -39,9 +40,13 @@ PLACE_AND_ADVICE = re.compile(r"^\[[^]]*\] |\. .*")
 ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
+# What `reaching_cpus` has made, by group.
+ON_GLOO: MutableMapping[Any, Any] = WeakKeyDictionary()
+
+
 @contextmanager
-def process_group() -> Iterator[None]:
-    """Connect the processes that torchrun started; a single process needs no connection."""
+def process_group(*, gpus: bool = True) -> Iterator[None]:
+    """Connect the processes that torchrun started, and their GPUs; a single process needs no connection."""
     if started_together() == 1:
         yield
         return
@@ -55,9 +60,10 @@ def process_group() -> Iterator[None]:
     if missing:
         given = f"WORLD_SIZE without {', '.join(missing)}"
         raise InvalidInput("the environment", "must be that of torchrun", given, "Start it with torchrun.")
-    if torch.cuda.is_available():
+    gpus = gpus and torch.cuda.is_available()
+    if gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo")
     try:
         yield
     finally:
@@ -92,9 +98,8 @@ class Team:
         if not isinstance(group, distributed.ProcessGroup):
             rule, remedy = "must be a group that this process belongs to", "Pass torch.distributed.group.WORLD."
             raise InvalidInput("group", rule, type(group).__name__, remedy)
-        self.group, self.rank = group, distributed.get_rank(group)
+        self.group, self.rank = reaching_cpus(group), distributed.get_rank(group)
         self.ranks = distributed.get_process_group_ranks(group)  # as all processes of the job are numbered
-        self.on_gpu = "cpu:" not in str(distributed.get_backend_config(group))
         self.service: Any = None
         self.last_sign = 0.0
 
@@ -270,16 +275,16 @@ class Team:
         first[: min(FIRST_PART, content.size)] = content[:FIRST_PART]
         parts = [first, content[FIRST_PART:]] if content.size > FIRST_PART else [first]
         with connected(rank):
-            return [distributed.isend(self._put(part), self.ranks[rank], self.group) for part in parts]
+            return [distributed.isend(as_tensor(part), self.ranks[rank], self.group) for part in parts]
 
     def _receive(self, rank: int) -> Message:
         from torch import distributed
 
         def get(size: int) -> np.ndarray:
             with connected(rank):
-                part = self._put(np.empty(size, np.uint8))
+                part = as_tensor(np.empty(size, np.uint8))
                 distributed.recv(part, self.ranks[rank], self.group)
-                return part.cpu().numpy()
+                return part.numpy()
 
         content = get(FIRST_PART)
         rest = int(content[:8].view(np.int64)[0]) - FIRST_PART
@@ -291,10 +296,10 @@ class Team:
             return array
         from torch import distributed
 
-        tensor = self._put(array)
+        tensor = as_tensor(array)
         with connected():
             distributed.broadcast(tensor, self.ranks[0], self.group)
-        return tensor.cpu().numpy()
+        return tensor.numpy()
 
     def _reduced(self, own: Shares) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """In the leader, the sums and the lowest entries over all processes."""
@@ -305,18 +310,34 @@ class Team:
         ways = distributed.ReduceOp.SUM, distributed.ReduceOp.MIN
         results = []
         for arrays, way in zip((own.added, own.lowest), ways, strict=True):
-            tensors = [self._put(array.copy()) for array in arrays]
+            tensors = [as_tensor(array.copy()) for array in arrays]
             with connected():
                 for tensor in tensors:
                     distributed.reduce(tensor, self.ranks[0], way, self.group)
-            results.append(tuple(tensor.cpu().numpy() for tensor in tensors))
+            results.append(tuple(tensor.numpy() for tensor in tensors))
         return results[0], results[1]
 
-    def _put(self, array: np.ndarray) -> Any:
-        import torch
 
-        tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
-        return tensor.cuda() if self.on_gpu else tensor
+def as_tensor(array: np.ndarray) -> Any:
+    """A tensor of the same numbers, and of the same memory if it can be written to."""
+    import torch
+
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def reaching_cpus(group: Any) -> Any:
+    """The group, or where it only connects GPUs, as NCCL does, one of the same processes on Gloo.
+
+    All that is sent lies in the memory of CPUs, whatever device the kernels use.
+    """
+    from torch import distributed
+
+    if "cpu:" in str(distributed.get_backend_config(group)):
+        return group
+    if group not in ON_GLOO:
+        ranks = distributed.get_process_group_ranks(group)
+        ON_GLOO[group] = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    return ON_GLOO[group]
 
 
 def finish_sending(rank: int, parts: Sequence[Any] | Exception) -> None:
