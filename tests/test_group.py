@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from datetime import timedelta
@@ -590,6 +591,36 @@ def test_files_are_solved_without_gpus(monkeypatch):
         monkeypatch.setenv(name, "2")
     with process_group(gpus=False):
         assert begun == ["gloo"]
+
+
+@pytest.mark.slow
+def test_agents_of_torchrun_meet_as_on_several_machines(folder, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    files = [str(folder / f"{name}.npy") for name in ("x", "z")]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--rdzv-id", "aot"]
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"]
+    solve = ["-m", "adaptive_ot", "solve", *files, "--reach", "1.5", "--epsilon", "0.1", "--json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    agents = [
+        subprocess.Popen(
+            [*launch, "--nproc-per-node", str(processes), *meeting, *solve, "-o", str(tmp_path / "plan.npz")],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for processes in (1, 2)
+    ]
+    try:
+        outputs = [agent.communicate(timeout=PATIENCE)[0] for agent in agents]
+    finally:
+        for agent in agents:
+            agent.terminate()
+            agent.wait(PATIENCE)
+    assert [agent.returncode for agent in agents] == [0, 0]
+    alone = aot.solve(aot.DistanceCost(*map(np.load, files), reach=1.5), solver=aot.Entropic(0.1))
+    assert json.loads("".join(outputs))["value"] == pytest.approx(alone.value, abs=1e-10)
 
 
 def test_no_group_but_a_group():
