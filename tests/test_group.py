@@ -443,7 +443,10 @@ def test_each_has_its_part(folder, size):
         np.testing.assert_allclose(mine, plan[rows], rtol=0, atol=1e-12)
         assert float(part["mass"]) == pytest.approx(0.5)
         place = f"rows {rows.start} to {rows.stop - 1}" if count else "no rows"
-        assert f"{place} of 240 x 200" in str(part["text"])
+        text, printed = str(part["text"]).splitlines(), str(alone).splitlines()
+        assert text[0] == f"{alone.problem.marginals.title}, {place} of 240 x 200"
+        assert "  epsilon   0.05" in text
+        assert [line[:11] for line in text] == [line[:11] for line in [text[0], *printed[1:]]]
 
 
 def test_a_group_may_have_some_of_the_processes(said):

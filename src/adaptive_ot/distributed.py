@@ -291,18 +291,8 @@ class SolutionPart(Solution):
         return f"<SolutionPart, {self._place} of {self.sources} x {m}: {numbers}, {self.status.name}>"
 
     def __str__(self) -> str:
-        n, m = self.problem.cost.shape
-        active = [int(np.count_nonzero(to_numpy(side))) for side in (self.active_source, self.active_target)]
-        return "\n".join(
-            [
-                f"{self.problem.marginals.title}, {self._place} of {self.sources} x {m}",
-                f"  status    {self.status.value}",
-                f"  value     {self.value:.12g}   (certified gap {self.gap:.2g}) of the whole",
-                f"  mass      {self.mass:.12g} of the whole",
-                f"  active    {active[0]} of {n} sources here, {active[1]} of {m} targets",
-                f"  steps     {self.iterations}",
-            ]
-        )
+        whole = " of the whole"
+        return "\n".join(self._lines(f"{self._place} of {self.sources}", value=whole, mass=whole, here=" here"))
 
     @property
     def _place(self) -> str:
