@@ -7,6 +7,7 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from datetime import timedelta
@@ -63,6 +64,9 @@ def problems():
     }
 
 
+PATHS = "exact", "weighted", "exact joint", "screened"  # of these problems, the mass path
+
+
 def part_of(name, rank, size):
     """The rows of a process in a problem."""
     n = 2100 if name in ("cells", "screened") else 240
@@ -83,10 +87,11 @@ def main(folder, rank, size):
     distributed.init_process_group("gloo", init_method=address, rank=rank, world_size=size, timeout=long)
     group, brief = distributed.group.WORLD, distributed.new_group(timeout=timedelta(seconds=SECONDS_TO_ANSWER))
     solve_all(folder, rank, size, group)
+    walk_all(folder, rank, size, group)
     said = {name: outcome(call) for name, call in refusals(rank, size, group).items()}
     said |= {name: command_line(arguments, rank, size) for name, arguments in commands(folder, rank).items()}
     if size == 3:
-        some = distributed.new_group([1, 2])
+        some = distributed.new_group([1, 2], backend=without_cpus())
         said["some"] = outcome(lambda: solve_among_some(rank, some))
         said |= lose_a_process(rank, group, brief)
     Path(folder, f"said-{size}-{rank}.json").write_text(json.dumps(said))
@@ -110,12 +115,54 @@ def solve_all(folder, rank, size, group):
             write(folder, f"part-{size}-{rank}", part)
 
 
+def walk_all(folder, rank, size, group):
+    """Walk along the mass path of some problems; every process writes what it knows."""
+    from scipy import sparse
+
+    mu, nu = clouds()[4:]
+    for name in PATHS:
+        if name == LARGE_OF_OTHERS[size]:
+            continue
+        cost, weighted, _ = problems()[name]
+        rows = part_of(name, rank, size)
+        weights = (mu[rows], nu) if weighted else (None, None)
+        path = aot.mass_path(cost(rows), *weights, group=group)
+        part = path.solution_at(0.3)
+        whole = part.gathered()
+        np.savez(
+            Path(folder, f"path-{name}-{size}-{rank}.npz"),
+            mass=path.mass,
+            value=path.value,
+            price=path.price,
+            at=[path.value_at(0.3), path.mass_at(-0.1), path.price_at(0.3)],
+            suggested=[path.suggest().adaptive, path.suggest().elbow or np.nan],
+            plan=np.stack(sparse.coo_array(path.plan_at(0.3)).coords),
+            text=[str(path), repr(path)],
+        )
+        if whole:
+            write(folder, f"path-{name}-{size}", whole)
+
+
 def solve_among_some(rank, group):
-    """The processes of rank 1 and 2; that of rank 0 does not belong to the group."""
+    """The processes of rank 1 and 2; that of rank 0 does not belong to the group, which connects no CPUs."""
     x, z, *_ = clouds(30, 20)
     rows = slice(0, 10) if rank == 1 else slice(10, 30)
-    part = aot.solve(aot.DistanceCost(x[rows], z, reach=1.0), solver=aot.Entropic(0.1), group=group)
+    cost, solver = aot.DistanceCost(x[rows], z, reach=1.0), aot.Entropic(0.1)
+    aot.solve(cost, solver=solver, group=group)
+    part = aot.solve(cost, solver=solver, group=group)  # now messages go over a group that exists
     return [part.value, part.rows.start, part.gathered() is None]
+
+
+def without_cpus():
+    """A backend that, like NCCL, sends nothing from the memory of a CPU."""
+    from torch import distributed
+    from torch._C._distributed_c10d import FakeProcessGroup
+
+    def made(store, rank, size, timeout):
+        return getattr(FakeProcessGroup, "_create_internal", FakeProcessGroup)(rank, size)
+
+    distributed.Backend.register_backend("gpus", made, devices=["cuda"])
+    return "gpus"
 
 
 def write(folder, name, solution):
@@ -151,6 +198,13 @@ def refusals(rank, size, group):
     def unlucky(_):
         raise KeyError("progress")
 
+    def walk(cost, mass=None, **keywords):
+        def call():
+            path = aot.mass_path(cost, group=group, **keywords)
+            return path if mass is None else path.solution_at(mass)
+
+        return call
+
     holed = x.copy()
     holed[10, 1] = np.nan
     return {
@@ -172,7 +226,17 @@ def refusals(rank, size, group):
         "unconverged": solve(distance(x[rows]), solver=aot.Entropic(0.001, max_iterations=9)),
         "progress": solve(distance(x[rows]), solver=soft, progress=unlucky),
         "infeasible": solve(distance(x[rows]), marginals=aot.FixedMass(2.0)),
+        "path nan": walk(distance(holed[rows])),
+        "path dimension": walk(distance(x[rows, :2], z[:, :2]) if last else distance(x[rows])),
+        "path dtype": walk(distance(x[rows].astype(np.float32) if last else x[rows])),
+        "path matrix": walk(np.zeros((3, 3))),
+        "path progress": walk(distance(x[rows]), progress="often" if last else None),
+        "path mass": walk(distance(x[rows]), mass=0.5 + 0.1 * rank),
+        "path too much": walk(distance(x[rows]), mass=1.5),
+        "path no number": walk(distance(x[rows]), mass="half" if last else 0.5),
         # Nothing is wrong with these.
+        "path no rows": walk(distance(x[:0])),
+        "path no weight": walk(distance(x[rows]), source_weights=np.zeros(rows.stop - rows.start), mass=0.0),
         "one row": solve(distance(x[rank:1]), solver=soft),
         "no rows": solve(distance(x[:0]), solver=soft),
         "no rows, exactly": solve(distance(x[:0])),
@@ -311,7 +375,10 @@ def test_the_answer_does_not_depend_on_their_number(folder, size, name):
     cost, weighted, keywords = problems()[name]
     mu, nu = clouds()[4:]
     alone = aot.solve(cost(slice(None)), *((mu, nu) if weighted else (None, None)), **keywords)
-    found = np.load(folder / f"{name}-{size}.npz")
+    check_whole(np.load(folder / f"{name}-{size}.npz"), alone)
+
+
+def check_whole(found, alone):
     for field in ("value", "regularised_value", "mass", "price", "gap", "violation"):
         assert float(found[field]) == pytest.approx(getattr(alone, field), rel=1e-10, abs=1e-10), field
     for field in ("source_marginal", "target_marginal", "source_potential", "target_potential"):
@@ -321,6 +388,28 @@ def test_the_answer_does_not_depend_on_their_number(folder, size, name):
     np.testing.assert_array_equal(found["columns"], columns)
     np.testing.assert_allclose(found["pairs"], mass, rtol=0, atol=1e-12)
     assert str(found["text"]).splitlines()[0] == str(alone).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("size", "name"), [(size, name) for size in SIZES for name in PATHS if name != LARGE_OF_OTHERS[size]]
+)
+def test_a_mass_path_does_not_depend_on_their_number(folder, size, name):
+    from scipy import sparse
+
+    cost, weighted, _ = problems()[name]
+    alone = aot.mass_path(cost(slice(None)), *(clouds()[4:] if weighted else (None, None)))
+    for rank in range(size):
+        found = np.load(folder / f"path-{name}-{size}-{rank}.npz")
+        for field in ("mass", "value", "price"):
+            np.testing.assert_allclose(found[field], getattr(alone, field), rtol=0, atol=1e-12, err_msg=field)
+        expected = [alone.value_at(0.3), alone.mass_at(-0.1), alone.price_at(0.3)]
+        np.testing.assert_allclose(found["at"], expected, rtol=0, atol=1e-12)
+        suggested = [alone.suggest().adaptive, alone.suggest().elbow or np.nan]
+        np.testing.assert_allclose(found["suggested"], suggested, rtol=0, atol=1e-12)
+        assert found["text"].tolist() == [str(alone), repr(alone).replace("MassPath", "MassPathPart")]
+        plan = sparse.coo_array(alone.plan_at(0.3).tocsr()[part_of(name, rank, size)])
+        np.testing.assert_array_equal(found["plan"], np.stack(plan.coords))
+    check_whole(np.load(folder / f"path-{name}-{size}.npz"), alone.solution_at(0.3))
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -354,7 +443,10 @@ def test_each_has_its_part(folder, size):
         np.testing.assert_allclose(mine, plan[rows], rtol=0, atol=1e-12)
         assert float(part["mass"]) == pytest.approx(0.5)
         place = f"rows {rows.start} to {rows.stop - 1}" if count else "no rows"
-        assert f"{place} of 240 x 200" in str(part["text"])
+        text, printed = str(part["text"]).splitlines(), str(alone).splitlines()
+        assert text[0] == f"{alone.problem.marginals.title}, {place} of 240 x 200"
+        assert "  epsilon   0.05" in text
+        assert [line[:11] for line in text] == [line[:11] for line in [text[0], *printed[1:]]]
 
 
 def test_a_group_may_have_some_of_the_processes(said):
@@ -390,6 +482,14 @@ REFUSED = {
     ),
     "unconverged": ("NotConverged: stopped at the iteration limit",),
     "infeasible": ("InvalidInput: mass must be at most",),
+    "path nan": ("InvalidInput: x must hold finite numbers", "nan at", "in process"),
+    "path dimension": ("InvalidInput: x must be the same in every process", "2 columns in LAST"),
+    "path dtype": ("InvalidInput: x must be the same", "float64 with 3 columns in process 0 and float32"),
+    "path matrix": ("InvalidInput: cost must be a DistanceCost or a JointCost",),
+    "path progress": ("InvalidInput: progress must be a function", "in LAST"),
+    "path mass": ("InvalidInput: mass must be the same in every process", "0.5 in process 0 and 0.6 in process 1"),
+    "path too much": ("InvalidInput: mass must be at most the smaller of the total weights, 1",),
+    "path no number": ("InvalidInput: mass must be", "in LAST"),
 }
 
 
@@ -421,6 +521,14 @@ def test_there_may_be_less_to_do_than_processes(said, size, name):
     for words in said(size, name):
         assert words.startswith("<SolutionPart")
         assert ("mass 0," in words) == (name != "one row")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_path_may_be_empty(said, size):
+    for words in said(size, "path no rows"):
+        assert words == "<MassPathPart of 0 x 20: mass 0 to 0 in 0 pieces>"
+    for words in said(size, "path no weight"):
+        assert "mass 0, gap 0.0e+00, OPTIMAL" in words
 
 
 @pytest.mark.parametrize("name", ["stopped", "killed"])
@@ -472,12 +580,59 @@ def test_the_command_line_complains_once(said, size, name, code, words):
     assert all(other == [code, "", ""] for other in others)
 
 
+def test_files_are_solved_without_gpus(monkeypatch):
+    """So there may be more processes than GPUs."""
+    import torch
+
+    from adaptive_ot._group import process_group
+
+    begun = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.distributed, "init_process_group", begun.append)
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: None)
+    for name in ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE"):
+        monkeypatch.setenv(name, "2")
+    with process_group(gpus=False):
+        assert begun == ["gloo"]
+
+
+@pytest.mark.slow
+def test_agents_of_torchrun_meet_as_on_several_machines(folder, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    files = [str(folder / f"{name}.npy") for name in ("x", "z")]
+    launch = [sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--rdzv-id", "aot"]
+    meeting = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}"]
+    solve = ["-m", "adaptive_ot", "solve", *files, "--reach", "1.5", "--epsilon", "0.1", "--json"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1"}
+    agents = [
+        subprocess.Popen(
+            [*launch, "--nproc-per-node", str(processes), *meeting, *solve, "-o", str(tmp_path / "plan.npz")],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        for processes in (1, 2)
+    ]
+    try:
+        outputs = [agent.communicate(timeout=PATIENCE)[0] for agent in agents]
+    finally:
+        for agent in agents:
+            agent.terminate()
+            agent.wait(PATIENCE)
+    assert [agent.returncode for agent in agents] == [0, 0]
+    alone = aot.solve(aot.DistanceCost(*map(np.load, files), reach=1.5), solver=aot.Entropic(0.1))
+    assert json.loads("".join(outputs))["value"] == pytest.approx(alone.value, abs=1e-10)
+
+
 def test_no_group_but_a_group():
     with pytest.raises(aot.InvalidInput, match=r"group must be .*; got str"):
         aot.solve(aot.DistanceCost([[0.0]], [[0.0]], reach=1.0), group="gloo")
 
 
 def test_a_group_of_one(tmp_path):
+    import torch
     from torch import distributed
 
     meeting = f"file://{tmp_path}/meeting"
@@ -493,5 +648,12 @@ def test_a_group_of_one(tmp_path):
             whole = part.gathered()
             assert whole is not None
             assert whole.clusters()[0].mass == pytest.approx(alone.clusters()[0].mass)
+        tensors = aot.DistanceCost(torch.from_numpy(x), torch.from_numpy(z), reach=1.0)
+        path, alone = aot.mass_path(tensors, group=distributed.group.WORLD), aot.mass_path(cost)
+        assert path.value_at(0.5) == pytest.approx(alone.value_at(0.5), abs=1e-12)
+        part = path.solution_at(0.5)
+        assert torch.is_tensor(part.source_potential)
+        assert torch.is_tensor(part.plan)
+        assert part.value == pytest.approx(alone.value_at(0.5), abs=1e-12)
     finally:
         distributed.destroy_process_group()

@@ -117,6 +117,11 @@ REFUSED = {
     "two columns": (["two.csv"], "must have three columns; got 2"),
     "twice": (["twice.csv"], "'twice.csv' must not repeat; got 'a' and 'b' twice. Keep the best score of every pair."),
     "empty score": (["hole.csv"], "a number as the score in every line; got nothing in line 4, column 'score'. Fill"),
+    "inf": (
+        ["inf.csv"],
+        "'inf.csv' must not have a score above 1e+100; got inf in line 3, column 'score'. Use a smaller",
+    ),
+    "inf cost": (["low.csv", "--limit", "1"], "must not have a cost below -1e+100; got -1e300 in line 2, column 'c'"),
     "nan": (["nan.csv"], "as the score in every line; got 'nan' in line 2, column 'score'. Fill it in"),
     "parquet hole": (["hole.parquet"], "must have a number as the score in every row; got none in 's'. Fill it in"),
     "parquet text": (
@@ -150,6 +155,8 @@ def test_refused(case, capfd):
         "twice.csv": "s,t,score\na,b,1\na,c,1\na,b,2\n",
         "hole.csv": "s,t,score\na,b,1\n\na,c,\n",
         "nan.csv": "s,t,score\na,b,nan\n",
+        "inf.csv": "s,t,score\na,b,-inf\na,c,inf\n",
+        "low.csv": "s,t,c\na,b,-1e300\n",
         "order.csv": "score,left,right\n1,2,3\n",
         "odds.csv": "odds,left,right\n1,a,b\n",
         "comma.csv": 's,t,score\na,b,1\na,c,"1,5"\n',

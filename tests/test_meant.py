@@ -28,7 +28,7 @@ FRAMES = [np.ones((2, 3)), np.ones((1, 4))]
 
 FIRST = "The cost comes first: write aot.solve(C, a, b), with the weights after it."
 MODELS = "aot.AtMost(), aot.Equal(), aot.FixedMass(mass), aot.SoftKL(tau), aot.ChiSquareBall(rho)"
-OWN = "source_weights, target_weights, marginals, solver, progress, raise_if_not_converged"
+OWN = "source_weights, target_weights, marginals, solver, progress, raise_if_not_converged, group"
 PIVOTS = "solver=aot.Exact(max_pivots=1000), or aot.Entropic(epsilon, max_iterations=1000)"
 PAD = "Pad with +inf and give the added points weight 0, or take one-to-one pairs from aot.match_frames."
 DOMAINS = "Write sample_domain=np.where(is_target, -1, 0)."
@@ -62,6 +62,13 @@ def solver(given: Any, call: str) -> tuple[Callable[[], Any], str]:
 
 def adapt(domain: Any, **parameters: Any) -> Any:
     return JointTransportClassifier(**parameters).fit(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1], sample_domain=domain)
+
+
+def torch_plan(*extra: Any) -> Any:
+    torch = pytest.importorskip("torch", exc_type=ImportError)
+    from adaptive_ot import autodiff
+
+    return autodiff.transport_plan(torch.tensor(C), *extra)
 
 
 MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
@@ -231,6 +238,30 @@ MESSAGES: dict[str, tuple[Callable[[], Any], str]] = {
     "a model as the fourth": (
         solve(C, A, B, aot.SoftKL(2.0)),
         FOURTH.format("aot.SoftKL(tau=2.0)", "marginals=aot.SoftKL(tau=2.0)"),
+    ),
+    "a plan as the fourth": (
+        lambda: aot.certify(C, A, B, np.zeros((2, 3))),
+        "certify takes the cost and two weights by position; got an array of shape (2, 3) as the fourth. "
+        "Write aot.certify(C, a, b, plan=plan).",
+    ),
+    "a solver in the place of weights of a plan": (
+        lambda: torch_plan(aot.Entropic(0.1)),
+        "source_weights must be weights; got aot.Entropic(epsilon=0.1). Write solver=aot.Entropic(epsilon=0.1).",
+    ),
+    "a solver as the fourth of a plan": (
+        lambda: torch_plan(None, None, aot.Entropic(0.1)),
+        "autodiff.transport_plan takes the cost and two weights by position; "
+        "got aot.Entropic(epsilon=0.1) as the fourth. "
+        "Write aot.autodiff.transport_plan(C, a, b, solver=aot.Entropic(epsilon=0.1)).",
+    ),
+    "a plan without a solver": (
+        lambda: torch_plan(),
+        "solver must be given; got None. Write solver=aot.Entropic(epsilon).",
+    ),
+    "a group by another name": (
+        solve(C, groups=3),
+        "groups is not a keyword of solve; got 3. Did you mean 'group'? Its keywords are source_weights, "
+        "target_weights, marginals, solver, progress, raise_if_not_converged, group.",
     ),
     "anything as the fourth": (solve(C, A, B, True), FOURTH.format("True", "marginals=..., solver=...")),
     "a solver for a classifier": (
@@ -402,7 +433,6 @@ def test_a_tiny_epsilon_is_told_of_the_exact_solver():
     [
         (lambda: aot.match(cost=POSITIVE, limit=-1), "no cost is below limit=-1; choose a larger one"),
         (lambda: aot.match(PAYS), "no score is above 0; for costs, use aot.match(cost=cost, limit=limit)"),
-        (lambda: aot.match(POSITIVE), ""),
         (lambda: aot.match(PAYS, source_capacity=0), ""),
         (lambda: aot.match(np.empty((0, 3))), ""),
     ],
@@ -410,6 +440,22 @@ def test_a_tiny_epsilon_is_told_of_the_exact_solver():
 def test_notes_below_a_printed_matching(match, note):
     lines = str(match()).splitlines()
     assert lines[4:] == ([f"  note       nothing matches: {note}"] if note else [])
+
+
+@pytest.mark.parametrize(
+    ("match", "told"),
+    [
+        (lambda: aot.match(POSITIVE), True),
+        (lambda: aot.match(np.array([[2, 7], [3, 1]])), True),
+        (lambda: aot.match(POSITIVE - POSITIVE.min()), False),
+        (lambda: aot.match(cost=POSITIVE, limit=100.0), False),
+        (lambda: aot.match(pairs=([0, 1], [1, 0], [2.0, 3.0])), False),
+    ],
+)
+def test_distances_in_the_place_of_scores_are_noted(match, told):
+    lines = str(match()).splitlines()
+    expected = "  note       every score is above 0, so every pair is better than none; if smaller is better, use"
+    assert lines[4:] == ([expected, "             aot.match(cost=cost, limit=limit)"] if told else [])
 
 
 def test_what_the_messages_on_pairs_tell_to_type():

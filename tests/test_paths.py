@@ -220,7 +220,9 @@ def test_one_pair(cost):
     "given", [(np.full((3, 2), np.inf),), (sparse.csr_array((3, 2)),), (np.ones((3, 2)), np.zeros(3), np.zeros(2))]
 )
 def test_nothing_can_move(given):
-    path = aot.mass_path(*given)
+    seen = []
+    path = aot.mass_path(*given, progress=seen.append)
+    assert all(0 <= now.fraction <= 1 for now in seen)
     assert (path.most_mass, path.price.size) == (0.0, 0)
     assert path.mass_at(1e9) == 0.0
     with pytest.raises((aot.Infeasible, aot.InvalidInput)):

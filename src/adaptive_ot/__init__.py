@@ -30,7 +30,7 @@ from adaptive_ot.exact.solver import Exact
 from adaptive_ot.marginals import AtMost, ChiSquareBall, Equal, FixedMass, Marginals, SoftKL
 from adaptive_ot.match import match, match_frames
 from adaptive_ot.matching import Matching, MatchingBatch
-from adaptive_ot.path import MassPath, Suggestion, mass_path
+from adaptive_ot.path import MassPath, MassPathPart, Suggestion, mass_path
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Cluster, LabelPlan, Outliers, Solution, Status
 from adaptive_ot.solve import solve
@@ -63,6 +63,7 @@ __all__ = [
     "LabelPlan",
     "Marginals",
     "MassPath",
+    "MassPathPart",
     "Matching",
     "MatchingBatch",
     "MissingDependency",

@@ -14,9 +14,10 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -39,9 +40,13 @@ PLACE_AND_ADVICE = re.compile(r"^\[[^]]*\] |\. .*")
 ADDRESS = ("RANK", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
 
+# What `reaching_cpus` has made, by group.
+ON_GLOO: MutableMapping[Any, Any] = WeakKeyDictionary()
+
+
 @contextmanager
-def process_group() -> Iterator[None]:
-    """Connect the processes that torchrun started; a single process needs no connection."""
+def process_group(*, gpus: bool = True) -> Iterator[None]:
+    """Connect the processes that torchrun started, and their GPUs; a single process needs no connection."""
     if started_together() == 1:
         yield
         return
@@ -55,9 +60,10 @@ def process_group() -> Iterator[None]:
     if missing:
         given = f"WORLD_SIZE without {', '.join(missing)}"
         raise InvalidInput("the environment", "must be that of torchrun", given, "Start it with torchrun.")
-    if torch.cuda.is_available():
+    gpus = gpus and torch.cuda.is_available()
+    if gpus:
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
-    distributed.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    distributed.init_process_group("cpu:gloo,cuda:nccl" if gpus else "gloo")
     try:
         yield
     finally:
@@ -92,9 +98,8 @@ class Team:
         if not isinstance(group, distributed.ProcessGroup):
             rule, remedy = "must be a group that this process belongs to", "Pass torch.distributed.group.WORLD."
             raise InvalidInput("group", rule, type(group).__name__, remedy)
-        self.group, self.rank = group, distributed.get_rank(group)
+        self.group, self.rank = reaching_cpus(group), distributed.get_rank(group)
         self.ranks = distributed.get_process_group_ranks(group)  # as all processes of the job are numbered
-        self.on_gpu = "cpu:" not in str(distributed.get_backend_config(group))
         self.service: Any = None
         self.last_sign = 0.0
 
@@ -117,25 +122,33 @@ class Team:
 
     # Before there is a leader: every process takes part in the same way.
 
-    def exchange(self, look: Callable[[], Message]) -> list[Message]:
-        """What `look` returns in every process, as JSON; an error in one process is raised in all of them."""
+    def agree(self, look: Callable[[], Message], combine: Callable[[list[Message]], Message]) -> Message:
+        """What `combine` makes, in the leader, of what `look` returns in every process; in all of them.
+
+        An error in one process is raised in all of them.
+        """
         outcome = attempt(look)
-        mine: Message = {"failure": failure(outcome)} if isinstance(outcome, Exception) else {"seen": outcome}
+        mine: Message = {"failure": failure(outcome)} if isinstance(outcome, Exception) else outcome
         if self.leads:
             try:
-                together = [mine, *self._replies()]
-            except ProcessLost as error:
+                pieces = [mine, *self._replies()]
+                failures = [piece.get("failure") for piece in pieces]
+                answer = {"call": "agreed", "failures": failures, **({} if any(failures) else combine(pieces))}
+            except BaseException as error:
                 self._dismiss(error)
                 raise
-            self._tell([{"call": "seen", "together": together}] * (self.size - 1))
+            self._tell([answer] * (self.size - 1))
         else:
             self._send(mine, 0)
             answer = self._receive(0)
             if answer["call"] == "stop":
                 raise revived(answer["failure"], 0)
-            together = answer["together"]
-        self._raise_first([each.get("failure") for each in together], outcome)
-        return [each["seen"] for each in together]
+        self._raise_first(answer["failures"], outcome)
+        return answer
+
+    def exchange(self, look: Callable[[], Message]) -> list[Message]:
+        """What `look` returns in every process, as JSON."""
+        return self.agree(look, lambda pieces: {"together": pieces})["together"]
 
     def gather(self, look: Callable[[], Message]) -> list[Message]:
         """What `look` returns in every process, in the leader; an empty list elsewhere."""
@@ -262,16 +275,16 @@ class Team:
         first[: min(FIRST_PART, content.size)] = content[:FIRST_PART]
         parts = [first, content[FIRST_PART:]] if content.size > FIRST_PART else [first]
         with connected(rank):
-            return [distributed.isend(self._put(part), self.ranks[rank], self.group) for part in parts]
+            return [distributed.isend(as_tensor(part), self.ranks[rank], self.group) for part in parts]
 
     def _receive(self, rank: int) -> Message:
         from torch import distributed
 
         def get(size: int) -> np.ndarray:
             with connected(rank):
-                part = self._put(np.empty(size, np.uint8))
+                part = as_tensor(np.empty(size, np.uint8))
                 distributed.recv(part, self.ranks[rank], self.group)
-                return part.cpu().numpy()
+                return part.numpy()
 
         content = get(FIRST_PART)
         rest = int(content[:8].view(np.int64)[0]) - FIRST_PART
@@ -283,10 +296,10 @@ class Team:
             return array
         from torch import distributed
 
-        tensor = self._put(array)
+        tensor = as_tensor(array)
         with connected():
             distributed.broadcast(tensor, self.ranks[0], self.group)
-        return tensor.cpu().numpy()
+        return tensor.numpy()
 
     def _reduced(self, own: Shares) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
         """In the leader, the sums and the lowest entries over all processes."""
@@ -297,18 +310,34 @@ class Team:
         ways = distributed.ReduceOp.SUM, distributed.ReduceOp.MIN
         results = []
         for arrays, way in zip((own.added, own.lowest), ways, strict=True):
-            tensors = [self._put(array.copy()) for array in arrays]
+            tensors = [as_tensor(array.copy()) for array in arrays]
             with connected():
                 for tensor in tensors:
                     distributed.reduce(tensor, self.ranks[0], way, self.group)
-            results.append(tuple(tensor.cpu().numpy() for tensor in tensors))
+            results.append(tuple(tensor.numpy() for tensor in tensors))
         return results[0], results[1]
 
-    def _put(self, array: np.ndarray) -> Any:
-        import torch
 
-        tensor = torch.from_numpy(np.require(array, requirements=["C", "W"]))
-        return tensor.cuda() if self.on_gpu else tensor
+def as_tensor(array: np.ndarray) -> Any:
+    """A tensor of the same numbers, and of the same memory if it can be written to."""
+    import torch
+
+    return torch.from_numpy(np.require(array, requirements=["C", "W"]))
+
+
+def reaching_cpus(group: Any) -> Any:
+    """The group, or where it only connects GPUs, as NCCL does, one of the same processes on Gloo.
+
+    All that is sent lies in the memory of CPUs, whatever device the kernels use.
+    """
+    from torch import distributed
+
+    if "cpu:" in str(distributed.get_backend_config(group)):
+        return group
+    if group not in ON_GLOO:
+        ranks = distributed.get_process_group_ranks(group)
+        ON_GLOO[group] = distributed.new_group(ranks, backend="gloo", use_local_synchronization=True)
+    return ON_GLOO[group]
 
 
 def finish_sending(rank: int, parts: Sequence[Any] | Exception) -> None:

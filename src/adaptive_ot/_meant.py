@@ -49,7 +49,9 @@ KEYWORDS = {
     "source_weights={name}": ("a", "mu"),
     "target_weights={name}": ("b", "nu"),
 }
-OWN_KEYWORDS = ("source_weights", "target_weights", "marginals", "solver", "progress", "raise_if_not_converged")
+OWN_KEYWORDS = (
+    *("source_weights", "target_weights", "marginals", "solver", "progress", "raise_if_not_converged", "group"),
+)
 
 # Nobody reads off the pairs of a larger plan.
 READABLE = 60
@@ -63,14 +65,15 @@ def keyword(name: str, value: Any) -> InvalidInput:
     return InvalidInput(name, "is not a keyword of solve", shown, f"Write {known[0]}." if known else remedy)
 
 
-def fourth(given: Any) -> InvalidInput:
-    """The error for a fourth argument of `solve` without a keyword."""
-    written = _keyword_of(given) or ("marginals=..., solver=..." if not _is_number(given) else _entropic(given))
+def fourth(given: Any, call: str = "solve") -> InvalidInput:
+    """The error for a fourth argument without a keyword."""
+    shape, usual = _shape(given), "plan=plan" if call == "certify" else "marginals=..., solver=..."
+    written = _keyword_of(given) or (_entropic(given) if _is_number(given) and call != "certify" else usual)
     return InvalidInput(
-        "solve",
+        call,
         "takes the cost and two weights by position",
-        f"{_typed(given)} as the fourth",
-        f"Write aot.solve(C, a, b, {written}).",
+        f"{f'an array of shape {shape}' if shape else _typed(given)} as the fourth",
+        f"Write aot.{call}(C, a, b, {written}).",
     )
 
 
@@ -272,6 +275,17 @@ def nothing_matches(matching: Matching) -> list[str]:
     if meaning.sign > 0:
         return [f"  note       nothing matches: no cost is below limit={meaning.limit:g}; choose a larger one"]
     return ["  note       nothing matches: no score is above 0; for costs, use aot.match(cost=cost, limit=limit)"]
+
+
+def everything_matches(matching: Matching) -> list[str]:
+    """What to type if the numbers of a matrix are not scores: all of them speak for their pairs."""
+    values = getattr(matching._scores, "values", None)
+    if values is None or matching._scores.meaning.sign > 0 or values.size < 2 or not values.min() > 0:
+        return []
+    return [
+        "  note       every score is above 0, so every pair is better than none; if smaller is better, use",
+        "             aot.match(cost=cost, limit=limit)",
+    ]
 
 
 def _split(solution: Solution) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ class Shard:
         self.problem: Problem
         self.answers: Answers
         self.active_share: float
+        self.taken: dict[str, Any]
         self.transport: Transport = ListedTransport(cost.shape, NO_PAIRS)
 
     def begin(self, mu: np.ndarray, nu: np.ndarray, distance_weight: float) -> Shares:
@@ -37,6 +39,11 @@ class Shard:
     def end(self, numbers: Mapping[str, float], active_share: float, **arrays: np.ndarray) -> Shares:
         """Take the answers."""
         self.answers, self.active_share = Answers(**numbers, **arrays), active_share
+        return Shares()
+
+    def take(self, **found: Any) -> Shares:
+        """Take what the leader found."""
+        self.taken = found
         return Shares()
 
     def row_minima(self) -> Shares:

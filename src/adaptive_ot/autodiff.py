@@ -89,9 +89,9 @@ def transport_plan(
     cost: Any,
     source_weights: Any = None,
     target_weights: Any = None,
-    *,
+    *extra: Any,
     marginals: Marginals | None = None,
-    solver: Exact | Entropic,
+    solver: Exact | Entropic | None = None,
 ) -> torch.Tensor:
     """The plan as a tensor to differentiate; parameters as for `transport_value`, but the solver is required.
 
@@ -106,8 +106,12 @@ def transport_plan(
     >>> bool(cost.grad[0, 0] < 0 < cost.grad[0, 1])  # dearer pairs carry less, dearer rivals leave more
     True
     """
-    model = Model.of(marginals, solver)
+    if extra:
+        raise meant.fourth(extra[0], "autodiff.transport_plan")
     inputs = _tensors(cost, source_weights, target_weights)
+    if solver is None:
+        raise InvalidInput("solver", "must be given", None, "Write solver=aot.Entropic(epsilon).")
+    model = Model.of(marginals, solver)
     differentiated = torch.is_grad_enabled() and any(part.requires_grad for part in inputs)
     if differentiated and isinstance(solver, Exact):
         raise InvalidInput(

@@ -106,7 +106,7 @@ def certify(
     cost: Any,
     source_weights: Any = None,
     target_weights: Any = None,
-    *,
+    *extra: Any,
     plan: Any = None,
     source_potential: Any = None,
     target_potential: Any = None,
@@ -151,6 +151,8 @@ def certify(
     >>> aot.certify(cost, plan=[[0.75, 0.0], [0.0, 0.5]])
     <Certificate of 2 x 2: infeasible: row sums exceed the source weights by up to 0.25>
     """
+    if extra:
+        raise meant.fourth(extra[0], "certify")
     problem = Problem.build(cost, source_weights, target_weights, as_marginals(marginals), call="certify")
     if plan is None and source_potential is None and target_potential is None:
         remedy = "Give a plan, source_potential, target_potential, or several of them."

@@ -29,6 +29,7 @@ Report = Callable[[Progress], None]
 OF_SOURCES, OF_TARGETS = ("source_marginal", "source_potential"), ("target_marginal", "target_potential")
 COUNTS = "iterations", "status"
 
+DIVIDED = "Only the sources, and their weights, are divided among the processes."
 WITHOUT_POINTS = "Pass DistanceCost(my_points, z, reach), or solve the whole matrix in one process."
 
 
@@ -66,6 +67,10 @@ class Given(NamedTuple):
         mu = None if source_weights is None else check.weights("source_weights", source_weights, n, cost.kind)
         return cls(cost, mu, check.weights("target_weights", target_weights, m, cost.kind), asked)
 
+    @property
+    def exact(self) -> bool:
+        return isinstance(self.options.solver, Exact)
+
     def description(self) -> Message:
         """What has to be the same in all processes, by argument, and the number of sources, which need not."""
         cost = self.cost
@@ -92,18 +97,89 @@ class Given(NamedTuple):
 
 def digest(array: Any) -> str:
     """A fingerprint of an array."""
-    return f" ({hashlib.blake2b(np.ascontiguousarray(to_numpy(array)).data, digest_size=6).hexdigest()})"
+    values = np.ascontiguousarray(to_numpy(array))
+    content = repr(values.tolist()).encode() if values.dtype == object else values.reshape(-1).view(np.uint8).data
+    return f" ({hashlib.blake2b(content, digest_size=6).hexdigest()})"
 
 
-def check_same(descriptions: list[Message]) -> None:
+def check_same(descriptions: list[Message], remedy: str = DIVIDED) -> None:
     """Refuse what differs between processes and must not."""
     first = descriptions[0]["same"]
     for rank, description in enumerate(descriptions):
         for argument, here in description["same"].items():
             if here != first[argument]:
                 given = f"{first[argument]} in process 0 and {here} in process {rank}"
-                remedy = "Only the sources, and their weights, are divided among the processes."
                 raise InvalidInput(argument, "must be the same in every process of the group", given, remedy)
+
+
+class Meeting(NamedTuple):
+    """The processes of a group, which were given parts of the same problem."""
+
+    team: Team
+    given: Given
+    cuts: Cuts
+    shard: Shard
+
+    @classmethod
+    def of(
+        cls, group: Any, cost: Any, source_weights: Any, target_weights: Any, options: Callable[[], Options]
+    ) -> Meeting:
+        """Check what all processes were given, and compare what must be the same."""
+        team = Team(group)
+        taken: list[Given] = []
+
+        def look() -> Message:
+            taken.append(Given.checked(cost, source_weights, target_weights, options))
+            return taken[0].description()
+
+        descriptions = team.exchange(look)
+        check_same(descriptions)
+        (given,) = taken
+        cuts = Cuts([description["sources"] for description in descriptions])
+        return cls(team, given, cuts, shard_for(given))
+
+    @property
+    def rows(self) -> range:
+        """Which of all sources are those of this process."""
+        part = self.cuts.parts[self.team.rank]
+        return range(part.start, part.stop)
+
+    def work(self, lead: Callable[[Problem], None]) -> None:
+        """Have the leader work on the whole problem, while the other processes answer its calls."""
+        mine = partial(piece, self.given, self.cuts, self.team.rank)
+        if self.team.leads:
+            with self.team.leading(self.shard):
+                lead(whole_problem(self.team, self.given, self.cuts, self.team.gather(mine)))
+        else:
+            self.team.gather(mine)
+            self.team.serve(self.shard)
+
+    def report(self, now: Progress) -> None:
+        """Report the progress of the leader, also to those who wait for it."""
+        self.team.sign()
+        self.given.options.report(now)
+
+    def hand_out(self, solution: Solution) -> None:
+        """Give every process its part of the solution, from the leader."""
+        if self.given.exact:
+            rows, columns, mass = solution.transport.support()
+            parts = []
+            for part in self.cuts.parts:
+                some = slice(*np.searchsorted(rows, (part.start, part.stop)))
+                parts.append({"rows": rows[some] - part.start, "columns": columns[some], "mass": mass[some]})
+            self.team.call("take_plan", parts=parts)
+        answers = solution.answers._asdict()
+        of_sources = self.cuts.of({name: answers.pop(name) for name in OF_SOURCES})
+        of_targets = {name: answers.pop(name) for name in OF_TARGETS}
+        whole = {name: int(number) if name in COUNTS else float(number) for name, number in answers.items()}
+        self.team.call("end", {"numbers": whole, "active_share": solution.active_share, **of_targets}, of_sources)
+
+    def part(self, problem: Problem) -> SolutionPart:
+        """The part that this process was given."""
+        shard, solver = self.shard, self.given.options.solver
+        epsilon = None if isinstance(solver, Exact) else solver.epsilon
+        found = problem, shard.transport, shard.answers, shard.active_share, epsilon
+        return SolutionPart(*found, rows=self.rows, sources=self.cuts.total, team=self.team)
 
 
 def solve_in_group(
@@ -115,40 +191,16 @@ def solve_in_group(
     engine: Callable[[Problem, Exact | Entropic, Report], Solution],
 ) -> SolutionPart:
     """Solve with the engine in the leader, while the other processes answer its calls."""
-    team = Team(group)
-    taken: list[Given] = []
-
-    def look() -> Message:
-        taken.append(Given.checked(cost, source_weights, target_weights, options))
-        return taken[0].description()
-
-    descriptions = team.exchange(look)
-    check_same(descriptions)
-    (given,) = taken
-    solver, cuts = given.options.solver, Cuts([description["sources"] for description in descriptions])
-    exact = isinstance(solver, Exact)
-    shard, mine = shard_for(given, exact), partial(piece, given, cuts, team.rank, exact)
-
-    def report(now: Progress) -> None:
-        team.sign()
-        given.options.report(now)
-
-    if team.leads:
-        with team.leading(shard):
-            problem = whole_problem(team, given, cuts, team.gather(mine), exact)
-            hand_out(team, engine(problem, solver, report), cuts, exact)
-    else:
-        team.gather(mine)
-        team.serve(shard)
-    rows = cuts.parts[team.rank]
-    found = shard.problem, shard.transport, shard.answers, shard.active_share, None if exact else solver.epsilon
-    return SolutionPart(*found, rows=range(rows.start, rows.stop), sources=cuts.total, team=team)
+    meeting = Meeting.of(group, cost, source_weights, target_weights, options)
+    solver = meeting.given.options.solver
+    meeting.work(lambda problem: meeting.hand_out(engine(problem, solver, meeting.report)))
+    return meeting.part(meeting.shard.problem)
 
 
-def shard_for(given: Given, exact: bool) -> Shard:
+def shard_for(given: Given) -> Shard:
     """What answers the calls of the engine in the leader."""
     # Numba takes half a second to import; only a solve should pay for it.
-    if exact:
+    if given.exact:
         from adaptive_ot.exact.shard import PricingShard
 
         return PricingShard(given.cost, given.options.marginals)
@@ -157,10 +209,10 @@ def shard_for(given: Given, exact: bool) -> Shard:
     return SoftminShard(given.cost, given.options.marginals)
 
 
-def piece(given: Given, cuts: Cuts, rank: int, exact: bool) -> Message:
+def piece(given: Given, cuts: Cuts, rank: int) -> Message:
     """What the leader has to know about the sources of a process: all points for the simplex, otherwise a few."""
     cost, rows = given.cost, cuts.parts[rank]
-    step = 1 if exact else ShardedCost.places_sampled(cuts.total).step
+    step = 1 if given.exact else ShardedCost.places_sampled(cuts.total).step
     some = slice(-rows.start % step, None, step)
     message = {"x": cost.x[some], "p": cost.p[some]}
     if given.source_weights is not None:
@@ -172,7 +224,7 @@ def piece(given: Given, cuts: Cuts, rank: int, exact: bool) -> Message:
     return message
 
 
-def whole_problem(team: Team, given: Given, cuts: Cuts, pieces: list[Message], exact: bool) -> Problem:
+def whole_problem(team: Team, given: Given, cuts: Cuts, pieces: list[Message]) -> Problem:
     """The problem of all processes, in the leader; all of them get their part of it."""
     whole = {name: np.concatenate([each[name] for each in pieces]) for name in pieces[0]}
     cost, marginals, distance_weight = given.cost, given.options.marginals, given.cost.distance_weight
@@ -183,30 +235,12 @@ def whole_problem(team: Team, given: Given, cuts: Cuts, pieces: list[Message], e
         distance_weight = cost.class_weight * cost.kappa / check.spread(typical)
     team.call("begin", {"nu": nu, "distance_weight": distance_weight}, cuts.of({"mu": mu}))
     near = team.service.cost
-    if not exact:
+    if not given.exact:
         return Problem(ShardedCost(team, cuts, near, (whole["x"], whole["p"])), mu, nu, marginals)
     from adaptive_ot.exact.sharded import SharedPoints
 
     _, z, _, q = near.arrays
     return Problem(SharedPoints.of(near.between(whole["x"], z, whole["p"], q), team), mu, nu, marginals)
-
-
-def hand_out(team: Team, solution: Solution, cuts: Cuts, exact: bool) -> None:
-    """Give every process its part of the solution, from the leader."""
-    if exact:
-        rows, columns, mass = solution.transport.support()
-        parts = []
-        for part in cuts.parts:
-            some = slice(*np.searchsorted(rows, (part.start, part.stop)))
-            parts.append({"rows": rows[some] - part.start, "columns": columns[some], "mass": mass[some]})
-        team.call("take_plan", parts=parts)
-    answers = solution.answers._asdict()
-    of_sources = cuts.of({name: answers.pop(name) for name in OF_SOURCES})
-    of_targets = {name: answers.pop(name) for name in OF_TARGETS}
-    whole = {
-        name: int(number) if name in ("iterations", "status") else float(number) for name, number in answers.items()
-    }
-    team.call("end", {"numbers": whole, "active_share": solution.active_share, **of_targets}, of_sources)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -257,18 +291,8 @@ class SolutionPart(Solution):
         return f"<SolutionPart, {self._place} of {self.sources} x {m}: {numbers}, {self.status.name}>"
 
     def __str__(self) -> str:
-        n, m = self.problem.cost.shape
-        active = [int(np.count_nonzero(to_numpy(side))) for side in (self.active_source, self.active_target)]
-        return "\n".join(
-            [
-                f"{self.problem.marginals.title}, {self._place} of {self.sources} x {m}",
-                f"  status    {self.status.value}",
-                f"  value     {self.value:.12g}   (certified gap {self.gap:.2g}) of the whole",
-                f"  mass      {self.mass:.12g} of the whole",
-                f"  active    {active[0]} of {n} sources here, {active[1]} of {m} targets",
-                f"  steps     {self.iterations}",
-            ]
-        )
+        whole = " of the whole"
+        return "\n".join(self._lines(f"{self._place} of {self.sources}", value=whole, mass=whole, here=" here"))
 
     @property
     def _place(self) -> str:

@@ -166,7 +166,7 @@ class Matching:
             f"  unmatched  {len(self.unmatched_source)} of {n} sources, {len(self.unmatched_target)} of {m} targets",
             f"  score      {self.score:.12g}",
         ]
-        return "\n".join(lines + meant.nothing_matches(self))
+        return "\n".join(lines + meant.nothing_matches(self) + meant.everything_matches(self))
 
     def _repr_html_(self) -> str:
         return _html.table(str(self))

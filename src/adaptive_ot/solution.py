@@ -510,20 +510,22 @@ class Solution(Found):
         return f"<Solution of {n} x {m}: {numbers}, {self.status.name}>"
 
     def __str__(self) -> str:
+        sources = str(self.problem.cost.shape[0])
+        return "\n".join([*self._lines(sources, mass=_of_at_most(self)), *meant.notes(self)])
+
+    def _lines(self, sources: str, *, value: str = "", mass: str = "", here: str = "") -> list[str]:
+        """What is printed of every solution; the words say which sources these are, and what else numbers are about."""
         n, m = self.problem.cost.shape
         active = [int(np.count_nonzero(to_numpy(side))) for side in (self.active_source, self.active_target)]
-        return "\n".join(
-            [
-                f"{self.problem.marginals.title}, {n} x {m}",
-                f"  status    {self.status.value}",
-                f"  value     {self.value:.12g}   (certified gap {self.gap:.2g}{_excess(self)})",
-                f"  mass      {self.mass:.12g}{_of_at_most(self)}",
-                f"  active    {active[0]} of {n} sources, {active[1]} of {m} targets",
-                *self._chosen_lines(),
-                f"  steps     {self.iterations}",
-                *meant.notes(self),
-            ]
-        )
+        return [
+            f"{self.problem.marginals.title}, {sources} x {m}",
+            f"  status    {self.status.value}",
+            f"  value     {self.value:.12g}   (certified gap {self.gap:.2g}{_excess(self)}){value}",
+            f"  mass      {self.mass:.12g}{mass}",
+            f"  active    {active[0]} of {n} sources{here}, {active[1]} of {m} targets",
+            *self._chosen_lines(),
+            f"  steps     {self.iterations}",
+        ]
 
 
 def _excess(solution: Solution) -> str:

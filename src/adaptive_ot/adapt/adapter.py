@@ -72,11 +72,15 @@ class TransportAdapter(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):
     batch_size: int = 4096
     random_state: Any = 0
 
-    def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None) -> TransportAdapter:
+    def fit(self, X: Any, y: Any = None, *, sample_domain: Any = None, group: Any = None) -> TransportAdapter:
         """Match sources (domain >= 0) and targets (< 0); labels are ignored.
 
-        Without `sample_domain` all samples are sources, and nothing moves.
+        Without `sample_domain` all samples are sources, and nothing moves. `group` is as for
+        `JointTransportClassifier`.
         """
+        return self._fit_together(group, X, y, sample_domain)
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         check.choice("unmatched", self.unmatched, ("keep", "drop", "weight"))
         source, x, _, z = self._split(X, None, sample_domain, labels=None)
         matching = self._matcher(x, z, np.zeros(len(x))).by_distance(np.zeros(len(x)), 1.0)
@@ -88,7 +92,6 @@ class TransportAdapter(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):
             self.sample_weight_[source] = np.minimum(1.0, matching.source_share)
         self._displacement = matching.moved - x
         self._nearest = Nearest(x)
-        return self
 
     def transform(self, X: Any, *, sample_domain: Any = None, allow_source: bool = True) -> np.ndarray:
         """Move sources (domain >= 0) to the target domain; targets, and samples of unknown domain, stay.
@@ -104,9 +107,9 @@ class TransportAdapter(OneToOneFeatureMixin, TransformerMixin, DomainEstimator):
             result[source] += self._displacement[self._nearest.index(X[source])]
         return result
 
-    def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None, **_: Any) -> Any:
+    def fit_transform(self, X: Any, y: Any = None, *, sample_domain: Any = None, group: Any = None, **_: Any) -> Any:
         """Fit and move the fitted samples; returns weights as well, unless unmatched sources are kept."""
-        self.fit(X, y, sample_domain=sample_domain)
+        self.fit(X, y, sample_domain=sample_domain, group=group)
         if sample_domain is None:
             return self.transform(X)
         moved = self._checked(X).copy()

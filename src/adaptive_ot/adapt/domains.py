@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -15,6 +16,7 @@ from adaptive_ot import _meant as meant
 from adaptive_ot import _validation as check
 from adaptive_ot.adapt.coordinates import Coordinates
 from adaptive_ot.adapt.matching import MATCHED, Matcher, Matching
+from adaptive_ot.adapt.together import Together, described
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.errors import InvalidInput
 from adaptive_ot.exact.solver import Exact
@@ -40,6 +42,19 @@ class DomainEstimator(BaseEstimator):
     solver: Exact | Entropic | None
     batch_size: int
     random_state: Any
+
+    def _fit_together(self, group: Any, X: Any, y: Any, sample_domain: Any) -> Self:
+        """Fit as `_fit` of every estimator does, among the processes of the group if there is one."""
+        self._together = Together(group)
+        try:
+            with self._together.in_step(lambda: described(self, X, y, sample_domain)):
+                self._fit(X, y, sample_domain)
+        finally:
+            del self._together  # a group cannot be copied
+        return self
+
+    @abstractmethod
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None: ...
 
     def _split(self, X: Any, y: Any, sample_domain: Any, *, labels: bool | None) -> tuple[np.ndarray, Any, Any, Any]:
         """Check samples: which are sources, the sources, their labels, and the targets.
@@ -77,8 +92,8 @@ class DomainEstimator(BaseEstimator):
         return self._features(X, reset=False)
 
     def _matcher(self, x: np.ndarray, z: np.ndarray, strata: np.ndarray) -> Matcher:
-        seed, size = check_random_state(self.random_state), self.batch_size
-        return Matcher(x, z, strata, marginals=self.marginals, solver=self.solver, batch_size=size, seed=seed)
+        seed, model = check_random_state(self.random_state), {"marginals": self.marginals, "solver": self.solver}
+        return Matcher(x, z, strata, **model, batch_size=self.batch_size, seed=seed, together=self._together)
 
     def _scaled_matcher(self, x: np.ndarray, z: np.ndarray, strata: np.ndarray) -> Matcher:
         """A matcher in coordinates of both domains, whose typical distance becomes their unit."""

@@ -263,7 +263,7 @@ class JointTransportClassifier(JointMatching):
     random_state: Any = 0
     guard: bool = True
 
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> JointTransportClassifier:
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, group: Any = None) -> JointTransportClassifier:
         """Fit on labelled sources and unlabelled targets.
 
         Parameters
@@ -274,7 +274,13 @@ class JointTransportClassifier(JointMatching):
             Labels; those of targets are ignored, and may be anything.
         sample_domain
             >= 0 for sources, < 0 for targets. By default all samples are sources, and nothing is adapted.
+        group
+            A group of `torch.distributed` whose processes all make this call, with the same samples: they share the
+            plans. See docs/distributed.md.
         """
+        return self._fit_together(group, X, y, sample_domain)
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         most = check.whole_number("max_iter", self.max_iter, minimum=1)
         check.instance("guard", self.guard, bool)
         task = self._prepare(X, y, sample_domain)
@@ -283,7 +289,7 @@ class JointTransportClassifier(JointMatching):
             self.class_presence_ = np.ones(len(self.classes_))
             self.adapted_, self.reason_ = False, "There are no targets."
             self.overlap_, self.overlap_interval_ = 0.0, (0.0, 0.0)
-            return self
+            return
         null = Unadapted(self._new_head, task.source, task.target, task.p)
         self.class_presence_ = null.presence
         neighbours = Neighbours(task.target)
@@ -303,7 +309,6 @@ class JointTransportClassifier(JointMatching):
         unmatched = 1.0 - np.minimum(1.0, first.target_share)[:, None]
         self.target_outlier_score_ = averaged(unmatched, unmatched, nearest)[:, 0]
         self._estimate_overlap(task, consensus.of_targets.argmax(axis=1), before)
-        return self
 
     def _learnt_in_place(self, task: Task, null: Unadapted) -> tuple[Matching, Matching, Head]:
         """The first and the last plan from the source classifier, and a classifier for sources in place and targets."""

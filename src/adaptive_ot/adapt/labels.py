@@ -85,8 +85,14 @@ class LabelTransportClassifier(JointMatching):
     batch_size: int = 4096
     random_state: Any = 0
 
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> LabelTransportClassifier:
-        """Fit on sources (domain >= 0) with labels and targets (< 0), whose labels are ignored."""
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, group: Any = None) -> LabelTransportClassifier:
+        """Fit on sources (domain >= 0) with labels and targets (< 0), whose labels are ignored.
+
+        `group` is as for `JointTransportClassifier`.
+        """
+        return self._fit_together(group, X, y, sample_domain)
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         task = self._prepare(X, y, sample_domain)
         if self.reject_label is not None and self.reject_label in self.classes_.tolist():
             remedy = "Choose a label of its own, or None."
@@ -99,7 +105,6 @@ class LabelTransportClassifier(JointMatching):
             matching, self._head = self._alternate(task, q, PLANS)
         self._publish(matching)
         self._received = ReceivedLabels(task.features, matching)
-        return self
 
     def predict_proba(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Class shares of the received labels, or probabilities without any; the other arguments are ignored."""
@@ -153,8 +158,14 @@ class LabelTransportRegressor(RegressorMixin, DomainEstimator):
     batch_size: int = 4096
     random_state: Any = 0
 
-    def fit(self, X: Any, y: Any, *, sample_domain: Any = None) -> LabelTransportRegressor:
-        """Fit on sources (domain >= 0) with numbers and targets (< 0), whose numbers are ignored."""
+    def fit(self, X: Any, y: Any, *, sample_domain: Any = None, group: Any = None) -> LabelTransportRegressor:
+        """Fit on sources (domain >= 0) with numbers and targets (< 0), whose numbers are ignored.
+
+        `group` is as for `JointTransportClassifier`.
+        """
+        return self._fit_together(group, X, y, sample_domain)
+
+    def _fit(self, X: Any, y: Any, sample_domain: Any) -> None:
         estimator = Ridge() if self.estimator is None else self.estimator
         check_learner(estimator, "predict")
         if self.reject_label is not None and not isinstance(self.reject_label, Real):
@@ -166,7 +177,6 @@ class LabelTransportRegressor(RegressorMixin, DomainEstimator):
         self._received = ReceivedLabels(z, matching)
         self.estimator_: Any = clone(estimator)
         self.estimator_.fit(matching.moved / self._coordinates.unit, y)
-        return self
 
     def predict(self, X: Any, *, sample_domain: Any = None, allow_source: bool = False) -> np.ndarray:
         """Numbers for samples of the target domain; the other arguments are for pipelines, and ignored."""

@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from adaptive_ot._group import Message
 from adaptive_ot.adapt.presence import label_shift
+from adaptive_ot.adapt.together import Together
 from adaptive_ot.costs import PAIRS_FOR_MEDIAN
 from adaptive_ot.entropic.solver import Entropic
 from adaptive_ot.exact.solver import Exact
@@ -28,6 +30,10 @@ CLEARLY = 0.1
 # A sample is matched if more than this share of its weight is transported. (A sample of a `Solution` is active already
 # if it carries any mass, or more than 1 % of its weight in an entropic plan.)
 MATCHED = 0.5
+
+
+# What a matching has for every source; the rest is for every target.
+OF_SOURCES = "source_share", "moved"
 
 
 class Matching(NamedTuple):
@@ -79,6 +85,8 @@ class Matcher:
         The largest number of samples of a domain that are matched at once.
     seed
         Draws the batches.
+    together
+        The processes among which the batches are divided.
 
     Attributes
     ----------
@@ -97,8 +105,11 @@ class Matcher:
         solver: Exact | Entropic | None,
         batch_size: int,
         seed: np.random.RandomState,
+        together: Together | None = None,
     ) -> None:
-        self.x, self.z, self.batches = x, z, []
+        self.x, self.z, self.together = x, z, together or Together()
+        self.places: list[tuple[np.ndarray, np.ndarray]] = []  # of all batches: which sources, which targets
+        self.batches: dict[int, MatchedBatch] = {}  # those of this process, by number
         self.marginals = as_marginals(marginals)
         if solver is None:
             solver = Exact() if self.marginals.no_entropic_form else Entropic(EPSILON)
@@ -109,12 +120,24 @@ class Matcher:
         self.centre = z.mean(axis=0)
         count = -(-max(len(x), len(z)) // batch_size)
         count = min(count, len(x), len(z))  # no batch without sources or without targets
-        sources, targets = seed.permutation(len(x)), seed.permutation(len(z))
+        drawn = self.together.drawn(sources=seed.permutation(len(x)), targets=seed.permutation(len(z)))
+        sources, targets = drawn["sources"], drawn["targets"]
         sources = sources[np.argsort(strata[sources], kind="stable")]  # dealt out like cards, class by class
-        self.batches = [self._batch(np.sort(sources[k::count]), np.sort(targets[k::count])) for k in range(count)]
-        sample = np.concatenate([_sample(batch.distances, PAIRS_FOR_MEDIAN // count) for batch in self.batches])
+        self.places = [(np.sort(sources[k::count]), np.sort(targets[k::count])) for k in range(count)]
+
+        def measured() -> Message:
+            """Compute distances, and show some of them."""
+            self.batches = {k: self._batch(*self.places[k]) for k in self.together.mine(count)}
+            most = PAIRS_FOR_MEDIAN // count
+            return {str(k): _sample(batch.distances, most) for k, batch in self.batches.items()}
+
+        def in_order(pieces: list[Message]) -> Message:
+            found = united(pieces)
+            return {"sample": np.concatenate([found[str(k)] for k in range(count)])}
+
+        sample = self.together.joint("distances", measured, in_order)["sample"]
         self.typical = self._typical(sample)
-        for batch in self.batches:
+        for batch in self.batches.values():
             np.divide(batch.distances, self.typical, out=batch.distances)
         self.spread = float(np.std(sample / self.typical)) or 1.0
 
@@ -133,7 +156,7 @@ class Matcher:
         Under adaptive transport, a class that the target seems to hold more of may send more than its weight, and a
         class that it seems to hold less of may send less. The probabilities q are corrected for the same class shares.
         """
-        capacity = np.ones(len(p))
+        q, capacity = self.together.agreed(q), np.ones(len(p))
         if self.marginals == AtMost():
             shares = p.mean(axis=0)
             held, q = label_shift(q, shares)
@@ -164,20 +187,30 @@ class Matcher:
         """Solve all batches; `capacity` is the part of every source that may be sent."""
         n, m = len(self.x), len(self.z)
         y = y.reshape(n, -1)
-        source_share, target_share = np.zeros(n), np.zeros(m)
-        moved, labels = np.zeros(self.x.shape), np.zeros((m, y.shape[1]))
-        solution = None
-        for batch in self.batches:
-            cost = cost_of(batch)
-            if all(side.soft for side in self.marginals.sides):
-                cost = cost - cost.min()  # with negative costs, unbalanced transport would create mass
-            weights = capacity[batch.sources] / len(batch.sources)
-            solution = solve(cost, weights, marginals=self.marginals, solver=self.solver)
-            plan = solution.plan
-            source_share[batch.sources] = plan.sum(axis=1, dtype=np.float64) * len(batch.sources)
-            target_share[batch.targets] = plan.sum(axis=0, dtype=np.float64) * len(batch.targets)
-            moved[batch.sources] = (plan @ self.z[batch.targets]) * len(batch.sources)
-            labels[batch.targets] = (plan.T @ y[batch.sources]) * len(batch.targets)
+        solution: Solution | None = None
+        shapes = ("source_share", (n,)), ("moved", self.x.shape), ("target_share", (m,)), ("labels", (m, y.shape[1]))
+
+        def matched() -> Message:
+            nonlocal solution
+            found: Message = {}
+            for k, batch in self.batches.items():
+                solution = self._solved(batch, cost_of(batch), capacity)
+                plan, rows, columns = solution.plan, *map(len, self.places[k])
+                found[f"source_share {k}"] = plan.sum(axis=1, dtype=np.float64) * rows
+                found[f"target_share {k}"] = plan.sum(axis=0, dtype=np.float64) * columns
+                found[f"moved {k}"] = (plan @ self.z[batch.targets]) * rows
+                found[f"labels {k}"] = (plan.T @ y[batch.sources]) * columns
+            return found
+
+        def joined(pieces: list[Message]) -> Message:
+            found, whole = united(pieces), {name: np.zeros(shape) for name, shape in shapes}
+            for k, (sources, targets) in enumerate(self.places):
+                for name, array in whole.items():
+                    array[sources if name in OF_SOURCES else targets] = found[f"{name} {k}"]
+            return whole
+
+        whole = self.together.joint("a plan", matched, joined)
+        source_share, moved, target_share, labels = (whole[name] for name, _ in shapes)
         mass = float(source_share.mean())
         if mass > 0:
             displacement = moved.mean(axis=0) - source_share @ self.x / n
@@ -187,7 +220,18 @@ class Matcher:
         else:
             moved = self.x.astype(np.float64)
         labels = np.divide(labels, target_share[:, None], out=np.zeros(labels.shape), where=target_share[:, None] > 0)
-        return Matching(mass, source_share, target_share, moved, labels, solution if len(self.batches) == 1 else None)
+        return Matching(mass, source_share, target_share, moved, labels, solution if len(self.places) == 1 else None)
+
+    def _solved(self, batch: MatchedBatch, cost: np.ndarray, capacity: np.ndarray) -> Solution:
+        if all(side.soft for side in self.marginals.sides):
+            cost = cost - cost.min()  # with negative costs, unbalanced transport would create mass
+        weights = capacity[batch.sources] / len(batch.sources)
+        return solve(cost, weights, marginals=self.marginals, solver=self.solver)
+
+
+def united(pieces: list[Message]) -> Message:
+    """All entries of the pieces; where several have one, it is that of the first."""
+    return {name: value for piece in reversed(pieces) for name, value in piece.items()}
 
 
 def _sample(values: np.ndarray, most: int) -> np.ndarray:

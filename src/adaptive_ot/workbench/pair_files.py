@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import shlex
 from collections.abc import Iterator
 from contextlib import closing
@@ -128,11 +129,11 @@ def _columns(
             with closing(arrow_csv.open_csv(file, convert_options=options)) as reader:
                 for piece in reader:
                     found = [piece.column(each) for each in chosen]
-                    if _with_gaps(found):
-                        _blame_a_cell(name, path, chosen, options)
+                    if _with_gaps(found) or _too_good(np.asarray(found[2], np.float64), costs).any():
+                        _blame_a_cell(name, path, chosen, options, costs)
                     yield found
         except pa.ArrowInvalid:
-            _blame_a_cell(name, path, chosen, options)
+            _blame_a_cell(name, path, chosen, options, costs)
             raise
 
 
@@ -152,7 +153,12 @@ def _with_gaps(columns: list[Any]) -> list[int]:
     return [k for k, column in enumerate(columns) if k > 1 and column.is_null(nan_is_null=True).true_count]
 
 
-def _blame_a_cell(name: str, path: Path, chosen: list[str], options: Any) -> None:
+def _too_good(numbers: np.ndarray, costs: bool) -> np.ndarray:
+    """Which scores are too high to add up, or costs too low; the other infinity forbids a pair."""
+    return (-numbers if costs else numbers) > check.LARGEST
+
+
+def _blame_a_cell(name: str, path: Path, chosen: list[str], options: Any, costs: bool) -> None:
     """Refuse the first cell of a .csv file that is no score or no flag, if there is one."""
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = csv.reader(file)
@@ -161,7 +167,12 @@ def _blame_a_cell(name: str, path: Path, chosen: list[str], options: Any) -> Non
             for column, what in list(zip(chosen, CELLS, strict=False))[2:]:
                 cell = row[header.index(column)].strip()
                 flag = cell in options.true_values + options.false_values
-                if flag if what == CELLS[3] else is_number(cell) and float(cell) == float(cell):
+                number = float(cell) if is_number(cell) else math.nan
+                if _too_good(np.array(number), costs):
+                    bound, given = f"{check.LARGEST:g}", f"{cell} in line {rows.line_num}, column {column!r}"
+                    rule = f"must not have a cost below -{bound}" if costs else f"must not have a score above {bound}"
+                    raise InvalidInput(name, rule, given, "Use a smaller finite number.")
+                if flag if what == CELLS[3] else not math.isnan(number):
                     continue
                 given = f"{check.describe(cell) if cell else 'nothing'} in line {rows.line_num}, column {column!r}"
                 remedy = _remedy(cell, what, chosen)

@@ -97,7 +97,7 @@ def solve(cost: Cost, targets: Targets = None, /, *, options: SolveOptions = Sol
 
     Started by torchrun, several processes solve one problem between points together; see docs/distributed.md.
     """
-    with process_group():
+    with process_group(gpus=False):
         return _solve(cost, targets, options, Team.of_all())
 
 
