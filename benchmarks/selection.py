@@ -132,8 +132,9 @@ def main() -> None:
     for directory in options.benchmarks:
         study, outcomes = read_benchmark(directory)
         for each in select_each(study, outcomes, directory, samples=options.samples, device=options.device):
-            found.append(judged(directory.name, each))
-            print(found[-1].task, "seed", each.seed, flush=True)
+            if len(each.rows) == len(study.methods):  # otherwise the rows that finished first would compete
+                found.append(judged(directory.name, each))
+                print(found[-1].task, "seed", each.seed, flush=True)
     lines = summary(found)
     tasks = [
         {"task": each.task, "seed": each.seed, "rows": each.rows, "accuracies": each.accuracies.tolist()}
