@@ -49,6 +49,8 @@ class Judged(NamedTuple):
 
     def right_verdicts(self, values: np.ndarray) -> list[bool]:
         """Whether each row that adapts is rated above the one that does not, if and only if it is better."""
+        if self.adapts.all():
+            return []
         plain = int(np.flatnonzero(~self.adapts)[0])
         above, better = values > values[plain], self.accuracies > self.accuracies[plain]
         return (above == better)[self.adapts].tolist()
@@ -73,21 +75,21 @@ def summary(found: list[Judged]) -> dict[str, dict[str, float]]:
         regrets = [each.regrets[each.scores[criterion].argmax()] for each in found]
         verdicts = [right for each in found for right in each.right_verdicts(each.scores[criterion])]
         ranks: Any = [spearmanr(each.scores[criterion], each.accuracies)[0] for each in found]
-        lines[criterion] = _regret(regrets) | {
-            "verdicts that are right": float(np.mean(verdicts)),
-            "rank correlation": float(np.nanmean(ranks)),
-        }
+        lines[criterion] = _regret(regrets) | _verdicts(verdicts) | {"rank correlation": float(np.nanmean(ranks))}
     for row in dict.fromkeys(row for each in found for row in each.rows):
         regrets = [each.regrets[each.rows.index(row)] for each in found if row in each.rows]
         lines[f"always {row}"] = _regret(regrets)
     better = [right for each in found for right in each.right_verdicts(each.adapts.astype(float))]
     lines["random"] = {"regret": float(np.mean([each.regrets.mean() for each in found]))}
-    lines["always adapt"] = {"verdicts that are right": float(np.mean(better))}
-    return lines
+    return lines | {"always adapt": _verdicts(better)}
 
 
 def _regret(regrets: list[float]) -> dict[str, float]:
     return {"regret": float(np.mean(regrets)), "largest regret": float(np.max(regrets))}
+
+
+def _verdicts(right: list[bool]) -> dict[str, float]:
+    return {"verdicts that are right": float(np.mean(right))} if right else {}
 
 
 def show(lines: dict[str, dict[str, float]]) -> None:
@@ -135,6 +137,8 @@ def main() -> None:
             if len(each.rows) == len(study.methods):  # otherwise the rows that finished first would compete
                 found.append(judged(directory.name, each))
                 print(found[-1].task, "seed", each.seed, flush=True)
+    if not found:
+        parser.error("needs the directory of a benchmark with a task whose rows are all finished")
     lines = summary(found)
     tasks = [
         {"task": each.task, "seed": each.seed, "rows": each.rows, "accuracies": each.accuracies.tolist()}
