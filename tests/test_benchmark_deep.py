@@ -19,9 +19,11 @@ from PIL import Image
 
 import adaptive_ot as aot
 from adaptive_ot import plot
-from adaptive_ot.deep import configure
+from adaptive_ot.deep import configure, select
+from adaptive_ot.deep.selection import DEFAULT
 from adaptive_ot.workbench.benchmark import deep, engine, sensitivity
-from adaptive_ot.workbench.benchmark.deep import configuration, directory_name
+from adaptive_ot.workbench.benchmark.deep import configuration, directory_name, directory_of
+from adaptive_ot.workbench.benchmark.selection import NAME, select_each
 from adaptive_ot.workbench.benchmark.study import Cell, Outcome, Part, Study
 from adaptive_ot.workbench.benchmark.study_file import read_study
 from adaptive_ot.workbench.benchmark.table import markdown
@@ -205,6 +207,49 @@ def test_checkpoints_are_kept_on_demand(here):
     assert work.keep_checkpoints
     work(plan.cells[0])
     assert list(work.config(plan.cells[0]).output.glob("checkpoints/*.safetensors"))
+
+
+def test_a_row_that_is_selected_without_labels(here, monkeypatch, capsys):
+    """By the scores that `select` has for the same runs; nothing trains again for it."""
+    monkeypatch.setenv("COLUMNS", "200")
+    write_plan(f"{TOP}keep_checkpoints = true\n")
+    assert main(["benchmark", "deep", "plan.toml", "-o", "results"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr(deep, "train", None)
+    assert main(["benchmark", "deep", "plan.toml", "-o", "results", "--select"]) == 0
+    rows = rows_of(capsys.readouterr().out)
+    results = json.loads((here / "results" / "results.json").read_text())
+    assert [(each["task"], each["seed"]) for each in results["selected"]] == [(task, 0) for _, task in TASKS]
+    accuracies = []
+    for each in results["selected"]:
+        cells = {cell["method"]: cell for cell in results["cells"] if cell["task"] == each["task"]}
+        runs = [directory_of(Cell("digits", each["task"], method, 0), here / "results") for method in cells]
+        expected = select(runs, device="cpu")
+        assert list(each["scores"].values()) == [candidate.scores for candidate in expected.candidates]
+        chosen = runs.index(expected.choice(DEFAULT).run)
+        assert each["method"] == list(cells)[chosen]
+        accuracies.append(cells[each["method"]]["numbers"]["accuracy"])
+    row = next(row for row in rows if row[0] == NAME)
+    assert [text.strip("*") for text in row[1:4]] == [f"{100 * x:.1f}" for x in (*accuracies, np.mean(accuracies))]
+
+
+def test_a_task_with_one_finished_row_has_nothing_to_select(here):
+    cell = Cell("digits", "light -> dark", "none", 0)
+    study = Study(TASKS, ("none", "AOT"), 1, {})
+    outcomes = [Outcome(cell, {"accuracy": 0.5}), Outcome(cell._replace(method="AOT"), None, "failed")]
+    assert list(select_each(study, outcomes, here)) == []
+
+
+@pytest.mark.parametrize(
+    ("top", "rows", "message"),
+    [
+        ("", ROWS, "keep_checkpoints must be true to select from the networks; got false"),
+        ("keep_checkpoints = true\n", "[[methods]]\nmethod = 'aot'", "methods must be at least two"),
+    ],
+)
+def test_selection_needs_networks_to_choose_among(here, capfd, top, rows, message):
+    write_plan(TOP + top, rows)
+    refused(capfd, ["benchmark", "deep", "plan.toml", "-o", "results", "--select"], in_plan(message))
 
 
 def test_a_failed_cell_has_its_message(here, monkeypatch, capsys):

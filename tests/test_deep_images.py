@@ -256,6 +256,7 @@ def test_skipped_images_are_left_out_or_replaced(domain):
     kept = opened(domain, storage="device", on_bad_image="skip")
     assert list(kept.bad) == ["01.png", "02.png", "07.png"]
     assert kept.labels.tolist() == good(domain).labels.tolist()
+    assert [domain.images[at].name for at in kept.places] == [image.name for image in kept.domain.images]
     assert [image.name for image in kept.domain.images] == [image.name for image in good(domain).images]
     whole = opened(good(domain))
     assert all(torch.equal(a, b) for a, b in zip(read_all(kept), read_all(whole), strict=True))

@@ -58,6 +58,7 @@ def make_pair(network: nn.Module, *, classes: int = 3, n: int = 9, m: int = 7, p
         target_logits,
         source,
         target,
+        torch.arange(m),
         progress,
         lambda tensor: tensor,
     )

@@ -11,6 +11,8 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from adaptive_ot.deep import Progress, train
+from adaptive_ot.deep.data.batches import random_batch
+from adaptive_ot.deep.loader import open_stores, paired_batches
 from adaptive_ot.deep.methods import METHODS
 from adaptive_ot.deep.training import ImageBatch, Training
 from adaptive_ot.errors import InvalidInput
@@ -188,12 +190,25 @@ def test_other_objects_are_not_configs(root):
         train({"dataset": "digits", "root": root})  # type: ignore[arg-type]
 
 
+def test_batches_know_their_images(root, tmp_path):
+    """Also if a target has fewer images than a batch: then some are in it twice."""
+    config = small_run(root, tmp_path / "run", target_classes=["1", "3"], batch=150, iterations=3)
+    source, target = open_stores(config, torch.device("cpu"), lambda _: None)
+    for step, (ours, theirs) in enumerate(paired_batches(config, source, target, 0)):
+        assert theirs is not None
+        assert ours.labels.tolist() == source.listed.labels[ours.identities].tolist()
+        assert theirs.labels.tolist() == target.listed.labels[theirs.identities].tolist()
+        drawn = random_batch(len(target), 150, config.seed, step)
+        assert theirs.identities.tolist() == drawn.tolist()
+        assert len(set(drawn)) < len(drawn)
+
+
 # One step
 
 
 def batch_of(seed, count, labels):
     generator = torch.Generator().manual_seed(seed)
-    return ImageBatch(torch.rand(count, 3, 12, 12, generator=generator), labels)
+    return ImageBatch(torch.rand(count, 3, 12, 12, generator=generator), labels, torch.arange(count))
 
 
 def training(root, **changes):
@@ -213,7 +228,8 @@ def test_steps_of_the_recipe(root):
     velocity = [torch.zeros_like(each) for each in network.parameters()]
     heads = {id(each) for each in network.head_parameters()}
     for step in range(3):
-        batch = ImageBatch(batch_of(step, 12, LABELS).images.double(), LABELS)
+        batch = batch_of(step, 12, LABELS)
+        batch = batch._replace(images=batch.images.double())
         losses = ours.learn(step, batch, None)
         loss = cross_entropy(network(batch.images)[1], LABELS)
         gradients = torch.autograd.grad(loss, [*network.parameters()])

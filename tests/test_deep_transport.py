@@ -29,7 +29,7 @@ def make_pair(n: int = 12, m: int = 9, *, seed: int = 0, sure: float = 1.0, dtyp
     parts = (means[source_labels] + noise[0], scores[0], means[target_labels] + noise[1], scores[1] + spoken)
     x, logits, z, guesses = (part.to(dtype).requires_grad_() for part in parts)
     images = torch.zeros(n, 3, 2, 2)
-    return Pair(x, logits, source_labels, z, guesses, images, images[:m], 0.5, lambda tensor: tensor)
+    return Pair(x, logits, source_labels, z, guesses, images, images[:m], torch.arange(m), 0.5, lambda tensor: tensor)
 
 
 def settings_of(cost: Any, **changes: Any) -> TransportSettings:
@@ -381,20 +381,21 @@ def test_capacities_of_classes_that_are_not_in_the_batch():
 # Neighbours
 
 
-def drawn(size: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Features of images, and what they are taken for."""
+def drawn(size: int, seed: int, first: int = 0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Features of images, what they are taken for, and their identities."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(size, FEATURES, generator=generator), torch.rand(size, CLASSES, generator=generator).softmax(1)
+    guesses = torch.rand(size, CLASSES, generator=generator).softmax(1)
+    return torch.randn(size, FEATURES, generator=generator), guesses, torch.arange(first, first + size)
 
 
 @pytest.mark.parametrize("count", [1, 4, 30])
 def test_neighbours_are_the_nearest_by_angle_of_the_batch_and_of_those_before(count):
     """Beside all angles, one by one, from SciPy; 30 are more than there are."""
-    memory, batches = Neighbours(count, FEATURES, CLASSES), [drawn(size, size) for size in (9, 7, 8)]
-    for features, guesses in batches[:2]:
-        memory.remember(5 * features, guesses)
-    features, guesses = batches[2]
-    found = memory.mean_guesses(features, guesses)
+    memory, batches = Neighbours(count, FEATURES, CLASSES), [drawn(size, size, 10 * size) for size in (9, 7, 8)]
+    for features, guesses, identities in batches[:2]:
+        memory.remember(5 * features, guesses, identities)
+    features, guesses, identities = batches[2]
+    found = memory.mean_guesses(features, guesses, identities)
     everyone = torch.cat([batches[k][0] for k in (2, 1, 0)])
     angles = cdist(features.numpy(), everyone.numpy(), "cosine")
     angles[np.arange(8), np.arange(8)] = np.inf
@@ -404,15 +405,43 @@ def test_neighbours_are_the_nearest_by_angle_of_the_batch_and_of_those_before(co
 
 
 def test_an_image_without_neighbours_keeps_its_own_prediction():
-    features, guesses = drawn(1, 0)
-    torch.testing.assert_close(Neighbours(3, FEATURES, CLASSES).mean_guesses(features, guesses), guesses)
+    (features, guesses, identities), memory = drawn(1, 0), Neighbours(3, FEATURES, CLASSES)
+    torch.testing.assert_close(memory.mean_guesses(features, guesses, identities), guesses)
+    memory.remember(*drawn(1, 1))  # another view of it is no neighbour
+    torch.testing.assert_close(memory.mean_guesses(features, guesses, identities), guesses)
+
+
+@pytest.mark.parametrize(("images", "batch", "count"), [(12, 7, 10), (12, 7, 3), (5, 9, 4), (900, 80, 20)])
+def test_each_image_is_remembered_once_and_never_its_own_neighbour(images, batch, count):
+    """Beside a dictionary of the latest views. Views of an image are close: they would be its nearest neighbours."""
+    rng, memory, latest = np.random.default_rng(images), Neighbours(count, FEATURES, CLASSES), {}
+    places = rng.normal(size=(images, FEATURES))
+    for _ in range(30):
+        identities = rng.permutation(np.arange(max(images, batch)) % images)[:batch]  # some twice, if there are few
+        features = torch.from_numpy(places[identities] + 0.01 * rng.normal(size=(batch, FEATURES)))
+        guesses = torch.from_numpy(rng.dirichlet(np.ones(CLASSES), batch))
+        found = memory.mean_guesses(features, guesses, torch.from_numpy(identities))
+        views = zip(features, guesses, strict=True)
+        now = dict(reversed([*zip(identities.tolist(), views, strict=True)]))  # the first of two views
+        known = latest | now
+        for row, identity in enumerate(identities.tolist()):
+            others = [value for key, value in known.items() if key != identity]
+            angles = cdist(features[row : row + 1], torch.stack([each for each, _ in others]), "cosine")[0]
+            nearest = [others[k][1] for k in np.argsort(angles)[:count]]
+            torch.testing.assert_close(found[row], torch.stack(nearest).mean(0), rtol=1e-5, atol=1e-6)
+        memory.remember(features, guesses, torch.from_numpy(identities))
+        newest = list(dict.fromkeys([*identities.tolist(), *latest]))[:REMEMBERED]
+        latest = {key: known[key] for key in newest}
+    kept = memory.identities[memory.identities >= 0].tolist()
+    assert kept == list(latest)
+    assert len(kept) == min(images, REMEMBERED)
 
 
 def test_old_images_are_forgotten():
     memory, (old, new) = Neighbours(1, FEATURES, CLASSES), (drawn(40, seed) for seed in (1, 2))
     memory.remember(*old)
-    for _ in range(REMEMBERED // 40):
-        memory.remember(*new)
+    for turn in range(REMEMBERED // 40):
+        memory.remember(*new[:2], torch.arange(40) + 40 * (turn + 1))
     assert memory.directions.shape == (REMEMBERED, FEATURES)
     kept = REMEMBERED - REMEMBERED // 40 * 40  # of the oldest batch, its first
     torch.testing.assert_close(memory.guesses[REMEMBERED - kept :], old[1][:kept])
@@ -423,7 +452,7 @@ def test_neighbours_count_as_the_run_goes_on():
     """Not at first; in the end, the plan is that of their guesses alone; half of the way, of the mean."""
     pair, costs = make_pair(), {}
     own = pair.target_logits.detach().softmax(1)
-    theirs = Neighbours(2, FEATURES, CLASSES).mean_guesses(pair.target_features.detach(), own)
+    theirs = Neighbours(2, FEATURES, CLASSES).mean_guesses(pair.target_features.detach(), own, torch.arange(9))
     for progress, guesses in ((0.0, own), (0.5, (own + theirs) / 2), (1.0, theirs)):
         method = make_method("aot", neighbours=2, rooms="equal")
         found = plan_of(method, pair._replace(progress=progress))
@@ -450,8 +479,24 @@ def test_neighbours_are_kept_with_the_method_and_a_look_adds_none():
     pair, method = make_pair()._replace(progress=1.0), make_method("aot", neighbours=3)
     method.alignment(pair)
     state = {name: tensor.clone() for name, tensor in method.state_dict().items()}
-    assert {"neighbours.directions", "neighbours.guesses"} <= state.keys()
+    assert {"neighbours.directions", "neighbours.guesses", "neighbours.identities"} <= state.keys()
     assert method.match(pair).value == method.match(pair).value
     for name, tensor in method.state_dict().items():
         torch.testing.assert_close(tensor, state[name], rtol=0, atol=0)
     assert not any("neighbours" in name for name in make_method("aot", neighbours=0).state_dict())
+
+
+def test_a_checkpoint_without_identities_has_no_neighbours():
+    """Those of earlier versions: the method starts to remember anew."""
+    pair, method, restored = make_pair(), make_method("aot", neighbours=3), make_method("aot", neighbours=3)
+    method.alignment(pair)
+    assert restored.neighbours is not None
+    state = method.state_dict()
+    restored.load_state_dict(state)
+    assert (restored.neighbours.identities >= 0).sum() == 9
+    del state["neighbours.identities"]
+    restored.load_state_dict(state)
+    assert (restored.neighbours.identities < 0).all()
+    assert (restored.demand == method.demand).all()
+    found = restored.neighbours.mean_guesses(*drawn(1, 0))
+    torch.testing.assert_close(found, drawn(1, 0)[1])

@@ -450,8 +450,8 @@ class TestWords:
             "3 sources and 2 targets. 2 pairs carry mass 1.5: 50\xa0% of the source and 75\xa0% of the target." in told
         )
         assert "Classes only in the source: dog, owl. Classes only in the target: fox." in told
-        assert "1 of 3 sources: less than half of its mass is matched; 1 sends nothing. Most mass left first." in told
-        assert "None: of every target, at least half of its mass is matched." in told
+        assert "1 of 3 sources has less than half of its mass matched; 1 sends nothing. Most mass left first." in told
+        assert "None: at least half of the mass of every target is matched." in told
 
     def test_traces_and_who_moves_little(self):
         """All that an entropic plan leaves where an exact one moves nothing."""
@@ -463,8 +463,14 @@ class TestWords:
         assert "2 pairs, and traces on 4 others, carry mass 1.25: 41.7\xa0% of the source and" in told
         assert "Traces are less than 1\xa0% of the strongest pair of the source and of the target, and" in told
         assert "All 2 pairs that carry more than traces of mass, the strongest first." in told
-        assert "2 of 3 sources: less than half of its mass is matched. Most mass left first." in told
-        assert "1 of 2 targets: less than half of its mass is matched. Most" in told
+        assert "2 of 3 sources have less than half of their mass matched. Most mass left first." in told
+        assert "1 of 2 targets has less than half of its mass matched. Most" in told
+
+    def test_groups_without_classes(self):
+        match = pairs(samples(["a", "b"]), samples(["d", "e"], labels=["cat", "dog"]), (0, 0, 0.25))
+        told = explored(match).text
+        assert "Rows: sources without classes, so in groups of consecutive samples. Columns: targets by class." in told
+        assert "Rows: all sources in their order. Columns: all targets by class." in told
 
     def test_who_is_right(self):
         source = samples(["a", "b"], labels=["cat", "dog"])

@@ -141,7 +141,8 @@ def test_the_match_of_a_run_is_that_of_its_network_and_its_method(finished):
     assert "BatchNorm uses running statistics of both domains together" in caption
     pair, neighbours = embedding.pair(), embedding.method.neighbours
     assert neighbours is not None
-    theirs = neighbours.mean_guesses(pair.target_features, pair.target_logits.softmax(1))
+    images = torch.arange(32)  # the whole target
+    theirs = neighbours.mean_guesses(pair.target_features, pair.target_logits.softmax(1), images)
     cost = joint_cost(pair._replace(target_logits=theirs.log()), embedding.method.settings)
     plan, _ = batch_plan(cost, torch.from_numpy(weights), embedding.method.marginals, embedding.method.solver)
     dense = np.zeros((32, 32))

@@ -35,6 +35,7 @@ class Side(NamedTuple):
     """Images of one domain, as a network sees them."""
 
     names: list[str]  # of files, or positions in an array
+    places: np.ndarray  # in the domain
     labels: np.ndarray  # indices of classes
     thumbnails: np.ndarray  # bytes (n, height, width, 3), at most 64 a side
     features: torch.Tensor  # a row for every image, averaged over its crops
@@ -53,9 +54,20 @@ class Embedding(NamedTuple):
         """All images as one step at the end of the run."""
         device = self.source.features.device
         logits = [side.probabilities.clamp_min(SMALLEST).log() for side in (self.source, self.target)]
-        labels, none = torch.from_numpy(self.source.labels).to(device), torch.zeros(0, device=device)
-        features = self.source.features, self.target.features
-        return Pair(features[0], logits[0], labels, features[1], logits[1], none, none, 1.0, lambda each: each)
+        labels, identities = (torch.from_numpy(each).to(device) for each in (self.source.labels, self.target.places))
+        features, none = (self.source.features, self.target.features), torch.zeros(0, device=device)
+        return Pair(
+            features[0],
+            logits[0],
+            labels,
+            features[1],
+            logits[1],
+            none,
+            none,
+            identities,
+            progress=1.0,
+            gather=lambda each: each,
+        )
 
 
 @torch.no_grad()
@@ -119,6 +131,7 @@ def _side(
         raise InvalidInput(f"domain '{domain.name}'", rule, given, "Check the data root.")
     return Side(
         [f"{domain.name} {chosen[k]}" if isinstance(images, np.ndarray) else images[k].name for k in used],
+        chosen[used],
         selection.labels[used],
         torch.cat(thumbnails).cpu().numpy(),
         *(torch.cat(part) for part in zip(*embedded, strict=True)),

@@ -45,8 +45,12 @@ def paired_batches(
         steps = range(start, config.iterations)
         for step, pixels in zip(steps, store.batches(indices(stream, step)[own] for step in steps), strict=True):
             views = draw_views(config, step, stream).part(own)
-            labels = torch.from_numpy(store.labels[indices(stream, step)]).to(store.device, non_blocking=True)
-            yield ImageBatch(augment(pixels, views, config.crop), labels)
+            drawn = indices(stream, step)
+            labels, identities = (
+                torch.from_numpy(each[drawn]).to(store.device, non_blocking=True)
+                for each in (store.labels, store.places)
+            )
+            yield ImageBatch(augment(pixels, views, config.crop), labels, identities)
 
     if method_named(config.method).uses_target:
         yield from zip(augmented(source, "source"), augmented(target, "target"), strict=True)

@@ -121,6 +121,7 @@ def adaptive_plan(source: Seen, labels: torch.Tensor, target: Seen) -> Solution:
         logits[1],
         none,
         none,
+        torch.arange(len(target.features), device=labels.device),
         progress=1.0,
         gather=lambda each: each,
     )

@@ -25,10 +25,11 @@ STEPS = 32
 
 
 class ImageBatch(NamedTuple):
-    """Augmented images of one domain, those of this process; and the labels of the whole batch."""
+    """Augmented images of one domain, those of this process; labels and identities are of the whole batch."""
 
     images: torch.Tensor
     labels: torch.Tensor
+    identities: torch.Tensor  # the places of the images in their domain; of a bad one, not that of its replacement
 
 
 class Training:
@@ -77,6 +78,7 @@ class Training:
             target_logits,
             source.images,
             target.images if target else source.images[:0],
+            target.identities if target else source.identities[:0],
             progress=step / self.config.iterations,
             gather=gather,
         )

@@ -51,6 +51,8 @@ class Store:
     ----------
     domain, labels
         The domain without the images that were left out, and the classes of its images; indices count in it.
+    places
+        The places of these images in the domain with all its images.
     pixels
         All images on the device, if they are kept.
     bad
@@ -78,7 +80,7 @@ class Store:
             given = f"{len(self.bad)} that cannot be used" if self.bad else "none"
             raise InvalidInput(f"domain '{listed.name}'", "must hold images", given, "Check the data root.")
         self.domain = listed.part(good)
-        self.labels = self.domain.labels
+        self.labels, self.places = self.domain.labels, np.array(good)
         self.pixels = None if pixels is None else torch.from_numpy(pixels[: len(good)]).to(device)
 
     def _usable_indices(self, pixels: np.ndarray | None, report: Callable[[str], None]) -> list[int]:

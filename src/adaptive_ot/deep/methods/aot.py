@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from torch import nn
@@ -32,6 +32,9 @@ MEMORY = 0.95
 
 # Number of recent target images that `neighbours` are found among.
 REMEMBERED = 700
+
+# The identity of an empty place; images have numbers from 0.
+NOBODY = -1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +102,8 @@ class AOT(TransportMethod):
         if self.neighbours is None:
             return pair
         own = pair.target_logits.softmax(1)
-        mixed = own + pair.progress * (self.neighbours.mean_guesses(pair.target_features, own) - own)
+        theirs = self.neighbours.mean_guesses(pair.target_features, own, pair.target_identities)
+        mixed = own + pair.progress * (theirs - own)
         return pair._replace(target_logits=mixed.clamp_min(torch.finfo(own.dtype).tiny).log())
 
     @torch.no_grad()
@@ -111,7 +115,7 @@ class AOT(TransportMethod):
         """
         predicted = pair.target_logits.softmax(1)
         if self.neighbours is not None:
-            self.neighbours.remember(pair.target_features, predicted)
+            self.neighbours.remember(pair.target_features, predicted, pair.target_identities)
         if self.capacities_grow:
             members = functional.one_hot(pair.source_labels, self.classes).double()
             capacities, sent = weights @ members, plan.double().sum(1) @ members
@@ -122,41 +126,65 @@ class AOT(TransportMethod):
 
 
 class Neighbours(nn.Module):
-    """The most recent target images, with the features and predictions of the network at that time.
+    """The most recent target images, each as the network saw it last: its features and its prediction.
 
-    Older ones are forgotten, since the network has changed. If the target has fewer images than are remembered, an
-    image meets its own earlier features as a neighbour, and neighbours change less.
+    Older ones are forgotten, since the network has changed.
 
     >>> memory = Neighbours(1, features=2, classes=2)
     >>> features, guesses = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[0.9, 0.1], [0.3, 0.7]])
-    >>> memory.remember(features, guesses)
-    >>> memory.mean_guesses(torch.tensor([[5.0, 1.0]]), torch.tensor([[0.5, 0.5]]))
+    >>> memory.remember(features, guesses, torch.tensor([5, 8]))
+    >>> view, guess = torch.tensor([[5.0, 1.0]]), torch.tensor([[0.5, 0.5]])
+    >>> memory.mean_guesses(view, guess, torch.tensor([3]))
     tensor([[0.9000, 0.1000]])
+    >>> memory.mean_guesses(view, guess, torch.tensor([5]))  # not itself, although it is nearer
+    tensor([[0.3000, 0.7000]])
     """
 
     directions: torch.Tensor
     guesses: torch.Tensor
+    identities: torch.Tensor
 
     def __init__(self, count: int, features: int, classes: int) -> None:
         super().__init__()
         self.count = count
         self.register_buffer("directions", torch.zeros(REMEMBERED, features))
-        self.register_buffer("guesses", torch.zeros(REMEMBERED, classes))  # rows of zeros are empty
+        self.register_buffer("guesses", torch.zeros(REMEMBERED, classes))
+        self.register_buffer("identities", torch.full((REMEMBERED,), NOBODY))
+        self.register_load_state_dict_pre_hook(self._forget_strangers)
 
-    def mean_guesses(self, features: torch.Tensor, guesses: torch.Tensor) -> torch.Tensor:
+    def mean_guesses(self, features: torch.Tensor, guesses: torch.Tensor, identities: torch.Tensor) -> torch.Tensor:
         """The mean prediction of the nearest other images, of the batch or remembered, by the angle of their features.
 
         An image without any others keeps its own prediction.
         """
-        directions = functional.normalize(features.float())
-        others, theirs = torch.cat([directions, self.directions]), torch.cat([guesses.float(), self.guesses])
-        similarity = (directions @ others.T).fill_diagonal_(-torch.inf)  # no image of the batch is its own neighbour
-        nearest = similarity.masked_fill(theirs.sum(1) == 0, -torch.inf).topk(self.count)
+        directions, theirs, others = self._with(features, guesses, identities)
+        no_neighbour = (identities[:, None] == others) | (others == NOBODY)
+        similarity = functional.normalize(features.float()) @ directions.T
+        nearest = similarity.masked_fill(no_neighbour, -torch.inf).topk(self.count)
         found = nearest.values > -torch.inf
         mean = (theirs[nearest.indices] * found[..., None]).sum(1) / found.sum(1, keepdim=True).clamp_min(1)
         return torch.where(found.any(1, keepdim=True), mean, guesses.float()).to(guesses.dtype)
 
-    def remember(self, features: torch.Tensor, guesses: torch.Tensor) -> None:
-        """Store the images of a batch in place of the oldest ones."""
-        self.directions = torch.cat([functional.normalize(features.float()), self.directions])[:REMEMBERED]
-        self.guesses = torch.cat([guesses.float(), self.guesses])[:REMEMBERED]
+    def remember(self, features: torch.Tensor, guesses: torch.Tensor, identities: torch.Tensor) -> None:
+        """Store the images of a batch in place of their earlier views and of the oldest images."""
+        latest = self._with(features, guesses, identities)
+        self.directions, self.guesses, self.identities = (each[:REMEMBERED] for each in latest)
+
+    def _with(
+        self, features: torch.Tensor, guesses: torch.Tensor, identities: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The images of a batch, then those remembered; every image once, and empty places at the end.
+
+        Shapes do not depend on the images, so a GPU goes on without an answer to the host.
+        """
+        directions = torch.cat([functional.normalize(features.float()), self.directions])
+        everyone = torch.cat([identities, self.identities])
+        seen_later = (everyone[:, None] == everyone).tril(-1).any(1)
+        everyone = everyone.masked_fill(seen_later, NOBODY)
+        order = (everyone == NOBODY).int().argsort(stable=True)
+        return directions[order], torch.cat([guesses.float(), self.guesses])[order], everyone[order]
+
+    @staticmethod
+    def _forget_strangers(_: nn.Module, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Checkpoints of earlier versions have no identities: what they remembered is forgotten."""
+        state_dict.setdefault(f"{prefix}identities", torch.full((REMEMBERED,), NOBODY))

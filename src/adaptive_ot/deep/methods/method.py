@@ -28,6 +28,7 @@ class Pair(NamedTuple):
     target_logits: torch.Tensor
     source_images: torch.Tensor  # of this process, augmented, in [0, 1]
     target_images: torch.Tensor
+    target_identities: torch.Tensor  # (m,), numbers that tell the images of the target apart
     progress: float  # completed share of the run, from 0 to 1
     gather: Callable[[torch.Tensor], torch.Tensor]  # rows of this process to rows of all
 

@@ -67,11 +67,11 @@ class DeepBenchmark:
     def config(self, cell: Cell) -> Config:
         """The training run of a cell."""
         source, target = cell.task.split(ARROW)
-        place = {"source": source, "target": target, "output": self.output / "runs" / directory_name(cell)}
+        place = {"source": source, "target": target, "output": directory_of(cell, self.output)}
         return configure(**self.options[cell.method], **place, seed=cell.seed)
 
 
-def prepare(path: Path, output: Path) -> tuple[Study, DeepBenchmark]:
+def prepare(path: Path, output: Path, *, selects: bool = False) -> tuple[Study, DeepBenchmark]:
     """Check everything that can be checked before the work starts.
 
     Parameters
@@ -80,6 +80,8 @@ def prepare(path: Path, output: Path) -> tuple[Study, DeepBenchmark]:
         A study file; see docs/deep_benchmark.md.
     output
         The directory of the benchmark.
+    selects
+        Whether one of the rows is chosen in the end, for which their networks must be kept.
 
     Returns
     -------
@@ -90,6 +92,13 @@ def prepare(path: Path, output: Path) -> tuple[Study, DeepBenchmark]:
     if not content.rows:
         with located_in(content.path):
             raise InvalidInput("methods", "must be at least one", "none", "Start each with [[methods]].")
+    if selects:
+        with located_in(content.path):
+            if len(content.rows) < 2:
+                raise InvalidInput("methods", "must be at least two to select from", "one", "Add another.")
+            if not content.keep_checkpoints:
+                given, remedy = "false", "Add `keep_checkpoints = true`."
+                raise InvalidInput("keep_checkpoints", "must be true to select from the networks", given, remedy)
     return assemble(content, output)
 
 
@@ -115,6 +124,11 @@ def configuration(row: Row, output: Path) -> Config:
     return DeepBenchmark({name: row.options}, output).config(
         Cell(dataset, row.tasks[0].replace(":", ARROW), name, row.seeds[0])
     )
+
+
+def directory_of(cell: Cell, output: Path) -> Path:
+    """The run directory of a cell in the directory of a benchmark."""
+    return output / "runs" / directory_name(cell)
 
 
 def directory_name(cell: Cell) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from itertools import repeat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,12 +52,15 @@ class Column(NamedTuple):
         return [f"**{text}**" if best else text for text, best in zip(self.texts, self.best(), strict=True)]
 
 
-def write_results(directory: Path, study: Study, outcomes: list[Outcome], text: str | None = None) -> tuple[Path, Path]:
-    """Write results.md, with the table unless another text is given, and results.json; their paths."""
+def write_results(
+    directory: Path, study: Study, outcomes: list[Outcome], text: str | None = None, more: dict[str, Any] | None = None
+) -> tuple[Path, Path]:
+    """Write results.md, with the table unless another text is given, and results.json, with `more`; their paths."""
     described = {
         "plan": study.record(),
         "environment": environment(),
         "cells": [outcome.record() for outcome in outcomes],
+        **(more or {}),
     }
     if study.conditions:
         described["conditions"] = condition_means(study, outcomes)

@@ -6,17 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App, Parameter
 
 from adaptive_ot._validation import whole_number
-from adaptive_ot.workbench.cli.options import Output, Whole, Words, named
-from adaptive_ot.workbench.cli.progress import cells_bar
+from adaptive_ot.workbench.cli.options import Flag, Output, Whole, Words, named
+from adaptive_ot.workbench.cli.progress import cells_bar, steps_bar
 
 if TYPE_CHECKING:
     from adaptive_ot.workbench.benchmark.engine import Work
     from adaptive_ot.workbench.benchmark.study import Outcome, Study
+
+# Makes the text of the results from cells and outcomes, and what is written with them for programs.
+Write = Callable[["Study", "list[Outcome]"], "tuple[str, dict[str, Any]]"]
 
 benchmark = App(name="benchmark", help="Compare methods of domain adaptation; finished cells survive a crash.")
 
@@ -90,7 +93,7 @@ def features(
 
 
 @benchmark.command
-def deep(plan: Path, /, *, options: BenchmarkOptions) -> int:
+def deep(plan: Path, /, *, options: BenchmarkOptions, select: Flag = False) -> int:
     """Train networks on images: the tasks, methods and seeds of a plan file.
 
     The same command continues where it was stopped, also in the middle of a training. See docs/deep_benchmark.md.
@@ -99,11 +102,15 @@ def deep(plan: Path, /, *, options: BenchmarkOptions) -> int:
     ----------
     plan
         A .toml file with the dataset, the recipe, the tasks, the seeds, and a table for every method.
+    select
+        Add a row that chooses one of the others for every task and seed, without labels of the target, as "select"
+        does. The plan must say keep_checkpoints = true.
     """
     from adaptive_ot.workbench.benchmark.deep import prepare
 
     with named("output", "jobs"):
-        return _code(_run(partial(prepare, plan, options.output), options)[1])
+        prepared = partial(prepare, plan, options.output, selects=select)
+        return _code(_run(prepared, options, _selecting(options.output) if select else None)[1])
 
 
 @benchmark.command
@@ -119,18 +126,33 @@ def sensitivity(plan: Path, /, *, options: BenchmarkOptions) -> int:
     """
     from adaptive_ot.workbench.benchmark.sensitivity import draw, markdown, prepare
 
+    def write(study: Study, outcomes: list[Outcome]) -> tuple[str, dict[str, Any]]:
+        return markdown(study, outcomes), {}
+
     with named("output", "jobs"):
-        study, outcomes = _run(partial(prepare, plan, options.output), options, markdown)
+        study, outcomes = _run(partial(prepare, plan, options.output), options, write)
         picture = options.output / "sensitivity.png"
         draw(study, outcomes, picture)
     print(f"Written to {picture}")
     return _code(outcomes)
 
 
+def _selecting(output: Path) -> Write:
+    """A function that chooses among the finished runs in this directory."""
+    from adaptive_ot.workbench.benchmark.selection import records, select_each, table_with_selected
+
+    def write(study: Study, outcomes: list[Outcome]) -> tuple[str, dict[str, Any]]:
+        with steps_bar() as progress:
+            selected = list(select_each(study, outcomes, output, progress=progress))
+        return table_with_selected(study, outcomes, selected), {"selected": records(selected)}
+
+    return write
+
+
 def _run(
     prepare: Callable[[], tuple[Study, Work]],
     options: BenchmarkOptions,
-    write: Callable[[Study, list[Outcome]], str] | None = None,
+    write: Write | None = None,
 ) -> tuple[Study, list[Outcome]]:
     """Check, run, print and write."""
     from adaptive_ot.workbench.benchmark import engine
@@ -140,8 +162,8 @@ def _run(
         jobs = whole_number("jobs", options.jobs, minimum=1)
         study, work = prepare()
         outcomes = engine.run(study, work, options.output, jobs=jobs, progress=progress)
-        text = (write or markdown)(study, outcomes)
-        written = write_results(options.output, study, outcomes, text)
+    text, more = write(study, outcomes) if write else (markdown(study, outcomes), {})
+    written = write_results(options.output, study, outcomes, text, more)
     print(text)
     print(*(f"Written to {path}" for path in written), sep="\n")
     return study, outcomes

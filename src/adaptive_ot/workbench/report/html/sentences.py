@@ -44,8 +44,9 @@ def left(data: dict[str, Any], side: str) -> str:
     own, verb = data[side], SIDES[side]
     alone = sum(own["moved"][k] <= ROUNDING * own["weights"][k] for k in own["left"])
     if not own["left"]:
-        return f"None: of every {side}, at least half of its mass is matched."
-    count = f"{len(own['left']):,} of {counted(len(own['names']), side)}: less than half of its mass is matched"
+        return f"None: at least half of the mass of every {side} is matched."
+    have = "has less than half of its mass" if len(own["left"]) == 1 else "have less than half of their mass"
+    count = f"{len(own['left']):,} of {counted(len(own['names']), side)} {have} matched"
     nothing = f"; {alone:,} {verb}{'s' if alone == 1 else ''} nothing" if alone else ""
     return f"{count}{nothing}. Most mass left first."
 
