@@ -51,6 +51,9 @@ MAGIC, LN2 = tl.constexpr(1.5 * 2.0**52), tl.constexpr(math.log(2.0))
 C2, C3, C4, C5, C6 = (tl.constexpr(1 / math.factorial(k)) for k in range(2, 7))
 C7, C8, C9, C10, C11 = (tl.constexpr(1 / math.factorial(k)) for k in range(7, 12))
 
+# Rows for which one program joins the parts.
+PARTS_TILE = tl.constexpr(32)
+
 IS_SINGLE, IS_DOUBLE = tl.constexpr(SINGLE), tl.constexpr(DOUBLE)
 IS_TILE, ALL_VALUES = tl.constexpr(TILE), tl.constexpr(VALUES)
 
@@ -90,7 +93,12 @@ def log_sums(
 ) -> torch.Tensor:
     """Log sum_j 2^t_ij of every row, -inf if that is 0."""
     parts = run(log_sums_kernel, rows, columns, scale, precision, lists, (padded(shift, columns, precision),))[0]
-    return parts.logsumexp(0) if len(parts) > 1 else parts[0]
+    if len(parts) == 1:
+        return parts[0]
+    joined = torch.empty_like(parts[0])
+    launch: Any = join_kernel[(triton.cdiv(rows.size, PARTS_TILE.value),)]
+    launch(parts, len(parts), parts.stride(0), joined, rows.size, num_warps=1)
+    return joined
 
 
 def plan_times(
@@ -145,10 +153,8 @@ def judge_plan(
 
 def padded(vector: torch.Tensor, cloud: Cloud, precision: int, filler: float = NO_EXPONENT) -> torch.Tensor:
     """A vector of this cloud for a kernel."""
-    dtype = torch.float64 if precision == DOUBLE else torch.float32
-    whole = torch.full((len(cloud.double),), filler, dtype=dtype, device=vector.device)
-    whole[: cloud.size] = vector
-    return whole
+    vector = vector.to(torch.float64 if precision == DOUBLE else torch.float32)
+    return torch.nn.functional.pad(vector, (0, len(cloud.double) - cloud.size), value=filler)
 
 
 def run(
@@ -302,6 +308,20 @@ def log_sums_kernel(
     logs = tl.where(sums > 0, highest.to(tl.float64) * LN2 + tl.log(tl.where(sums > 0, sums, 1.0)), -float("inf"))
     n = tl.num_programs(0) * tile_rows
     tl.store(out + tl.program_id(1).to(tl.int64) * n + i, logs)
+
+
+@triton.jit(do_not_specialize=["count", "stride", "n"])
+def join_kernel(parts, count, stride, joined, n):
+    """The log-sum-exp of the parts."""
+    i = tl.program_id(0) * PARTS_TILE + tl.arange(0, PARTS_TILE)
+    highest = tl.full((PARTS_TILE,), -float("inf"), tl.float64)
+    for k in range(0, count):
+        highest = tl.maximum(highest, tl.load(parts + k * stride + i, mask=i < n, other=0.0))
+    some = highest > -float("inf")
+    shift, sums = tl.where(some, highest, 0.0), tl.zeros((PARTS_TILE,), tl.float64)
+    for k in range(0, count):
+        sums += tl.exp(tl.load(parts + k * stride + i, mask=i < n, other=0.0) - shift)
+    tl.store(joined + i, tl.where(some, shift + tl.log(tl.where(some, sums, 1.0)), highest), mask=i < n)
 
 
 @triton.jit(do_not_specialize=["scale_bits", "steps", "stride"])
