@@ -32,7 +32,7 @@ from adaptive_ot.entropic.oracle import (
     row_factors,
 )
 from adaptive_ot.entropic.skipping import Distances
-from adaptive_ot.entropic.sweeps import DOUBLE, HALF, SINGLE, Lists
+from adaptive_ot.entropic.sweeps import DOUBLE, HALF, SINGLE, Lists, Scaling
 
 if TYPE_CHECKING:
     from adaptive_ot.entropic.ascent import Dual
@@ -58,8 +58,9 @@ LEAVE = 0.2
 # Fewer pairs are not worth an order of the points.
 PAIRS_FOR_ORDER = 2**31
 
-# Sinkhorn's iterations are given up when, at their present rate, they would take more than this many more.
-MOST_AHEAD = 8
+# Sinkhorn's iterations are given up when, at their present rate, they would take more than this many more. The first
+# are faster than the others. The error that they try to reach is about that of rounding.
+MOST_AHEAD, FEWEST_ITERATIONS, LEAST_TRIED = 8, 3, 3e-7
 
 
 class Side:
@@ -72,9 +73,16 @@ class Side:
         self.order = skipping.compact_order(points) if ordered else None
         points, self.terms = (points, terms) if self.order is None else (points[self.order], terms[self.order])
         self.cloud, self.leaf = sweeps.cloud_of(points), skipping.leaf_size(len(points))
-        self.rest = self.terms - points.square().sum(1) / 2  # of the cost, besides half the squared distance
         self.given_terms = terms.cpu().numpy()
         self.known: tuple[np.ndarray, np.ndarray] | None = None
+
+    @cached_property
+    def rest(self) -> torch.Tensor:
+        """What points add to the cost besides half the squared distance."""
+        return self.terms - self.cloud.double[: self.cloud.size].square().sum(1) / 2
+
+    def padded(self, array: np.ndarray, filler: float = sweeps.NO_EXPONENT) -> torch.Tensor:
+        return sweeps.padded(self.put(array), self.cloud, DOUBLE, filler)
 
     def put(self, array: np.ndarray) -> torch.Tensor:
         """A vector or matrix in this order, on the device."""
@@ -158,26 +166,29 @@ class StreamedSoftmin(TorchSoftmin):
             return None
         self.scale(epsilon)
         sources, targets, scale, nu = self.sources, self.targets, LOG2_E / epsilon, dual.target_weights
-        rows, columns = sources.put(LOG2_E * dual.rule.log_weights), targets.put(LOG2_E * log_weights(nu))
-        across, shares = self._exponents(dual.reference, targets), targets.put(nu / nu.sum())
-        across, errors = targets.put(across - across.max()), []
-        while len(errors) < max_passes // 2:
-            down = torch.sub(rows, sweeps.log_sums(sources.cloud, targets.cloud, scale, across, SINGLE), alpha=LOG2_E)
-            sums, before = sweeps.log_sums(targets.cloud, sources.cloud, scale, down, SINGLE), across
-            across = torch.sub(columns, sums, alpha=LOG2_E)
-            errors.append(shares.dot(torch.exp2(before - across).sub_(1.0).abs_()))  # of the columns, before scaling
-            if len(errors) == 1:
+        rows, columns = sources.padded(LOG2_E * dual.rule.log_weights), targets.padded(LOG2_E * log_weights(nu))
+        shift, shares = self._exponents(dual.reference, targets), targets.padded(nu / nu.sum(), 0.0)
+        across = targets.padded(shift - shift.max())
+        across, off = Scaling(across, across.float(), across), []
+        while len(off) < max_passes // 2:
+            down = sweeps.rescaled(sources.cloud, targets.cloud, scale, across.rounded, rows)
+            given = scale, down.rounded, columns, shares, across.exact
+            across = sweeps.rescaled(targets.cloud, sources.cloud, *given)
+            off.append(across.off)  # of the columns before scaling
+            if len(off) == 1:
                 continue
-            earlier, last = torch.stack(errors[-2:]).tolist()
-            goal, rate = max(LEAST_ERROR[SINGLE], tolerance), last / earlier if earlier > 0 else 0.0
-            if last * rate <= goal:
+            earlier, last = torch.stack(off[-2:]).sum(1).tolist()
+            goal, rate = max(LEAST_TRIED, tolerance), last / earlier if earlier > 0 else 0.0
+            if last <= LEAST_TRIED or (last * rate <= goal and len(off) >= FEWEST_ITERATIONS):
                 self.precision = DOUBLE
             elif rate < 1 and last * rate**MOST_AHEAD <= goal:
                 continue
+            elif last <= LEAST_ERROR[SINGLE]:  # up to rounding
+                self.precision = DOUBLE
             elif not last <= constants.LEVEL_ERROR:
                 return None
-            h = LN2 * targets.get(across) + targets.given_terms / epsilon
-            return Approach(np.where(nu > 0, h - dual.reference, 0.0), len(errors))
+            h = LN2 * targets.get(across.exact[: nu.size]) + targets.given_terms / epsilon
+            return Approach(np.where(nu > 0, h - dual.reference, 0.0), len(off))
         return None
 
     def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
@@ -272,13 +283,13 @@ class StreamedSoftmin(TorchSoftmin):
 
     def _judge(self, at: RowUpdate, rule: RowRule, clipped: np.ndarray) -> Judgement:
         sources, targets = self.sources, self.targets
-        ones = np.ones(at.potential.size), np.ones(at.h.size)
-        down, across = self._scaled(at, rule, ones)
+        down = sources.put(self._exponents(at.potential + rule.reference, sources))
+        across = targets.put(self._exponents(at.h, targets))
         back = self._lists_for_plan(at, rule, LEFT_OUT[DOUBLE], clipped)[1]
         given = targets.cloud, sources.cloud, LOG2_E / self.epsilon, across, down, sources.terms, sources.put(clipped)
         columns, costs, lowest = sweeps.judge_plan(*given, back)
-        found = columns, costs + targets.terms * columns, targets.terms + lowest
-        columns, costs, lowest = (targets.get(vector) for vector in found)
+        found = torch.stack([columns, costs + targets.terms * columns, targets.terms + lowest], 1)
+        columns, costs, lowest = targets.get(found).T.copy()
         return Judgement(at._replace(columns=columns), clipped, columns, costs, lowest)
 
     def times(self, at: RowUpdate, rule: RowRule, factors: Factors, matrix: np.ndarray) -> np.ndarray:
