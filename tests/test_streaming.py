@@ -293,3 +293,23 @@ def test_balanced_transport_at_any_epsilon(monkeypatch, epsilon, tolerance):
     assert found.value == pytest.approx(expected.value, abs=10 * tolerance)
     assert np.abs(found.target_marginal - nu / nu.sum()).sum() <= tolerance
     assert found.value - found.problem.dual_value(found.source_potential) == pytest.approx(found.gap, abs=1e-9)
+
+
+def test_distances_are_nearly_exact_in_many_dimensions():
+    """A ball around a few points is wide in every direction; their extent in a given one is not."""
+    rng = np.random.default_rng(0)
+    sides = [torch.from_numpy(rng.normal(size=(256, 100)) + 2 * centre) for centre in (0, 1)]
+    leaves = [skipping.leaves_of(side) for side in sides]
+    least = skipping.distances(*leaves).least[0, 0]
+    true = torch.cdist(*(side[: skipping.leaf_size(256)] for side in sides)).square().min() / 2
+    balls = torch.dist(leaves[0].centres[0], leaves[1].centres[0]) - leaves[0].radii[0] - leaves[1].radii[0]
+    assert 0.5 * true < least <= true
+    assert balls.clamp_min(0.0).square() / 2 < 0.1 * true
+
+
+def test_only_points_with_near_neighbours_are_put_in_order():
+    rng = np.random.default_rng(0)
+    scattered, centres = rng.normal(size=(500, 64)), rng.normal(size=(10, 64))
+    assert not skipping.has_near_neighbours(torch.from_numpy(scattered))
+    assert skipping.has_near_neighbours(torch.from_numpy(rng.normal(size=(500, 2))))
+    assert skipping.has_near_neighbours(torch.from_numpy(centres[rng.integers(10, size=500)] + 0.2 * scattered))
