@@ -312,4 +312,5 @@ def test_only_points_with_near_neighbours_are_put_in_order():
     scattered, centres = rng.normal(size=(500, 64)), rng.normal(size=(10, 64))
     assert not skipping.has_near_neighbours(torch.from_numpy(scattered))
     assert skipping.has_near_neighbours(torch.from_numpy(rng.normal(size=(500, 2))))
+    assert skipping.has_near_neighbours(torch.from_numpy(scattered + 5 * (rng.random((500, 1)) < 0.5)))
     assert skipping.has_near_neighbours(torch.from_numpy(centres[rng.integers(10, size=500)] + 0.2 * scattered))

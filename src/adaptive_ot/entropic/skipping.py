@@ -31,8 +31,9 @@ POINTS_OF_PART, POWER_STEPS = 32, 3
 # Bounds allow for their own rounding in float32, and are not worth a list if they spare less than this share.
 SLACK, LEAST_SPARED = 1e-5, 0.1
 
-# Points have near neighbours if, among this many, the nearest is typically within this part of a typical distance.
-POINTS_FOR_NEIGHBOURS, NEAR = 2048, 0.5
+# Points have near neighbours if, among this many, the nearest is typically within this part of a large distance, which
+# few others exceed.
+POINTS_FOR_NEIGHBOURS, NEAR, LARGE_DISTANCE = 2048, 0.45, 0.9
 
 # Numbers in a block of products, which are in float64.
 ENTRIES_PER_BLOCK = 2**27
@@ -65,9 +66,9 @@ def has_near_neighbours(points: torch.Tensor) -> bool:
     """Whether leaves can be small: a leaf is hardly smaller than the distance of its points to their neighbours."""
     some = points[:: 1 + len(points) // POINTS_FOR_NEIGHBOURS].float()
     apart = torch.cdist(some, some)
-    typical = apart.median()
+    large = apart.quantile(LARGE_DISTANCE, dim=1).median()
     apart.diagonal().fill_(torch.inf)
-    return bool(apart.amin(1).median() <= NEAR * typical)
+    return bool(apart.amin(1).median() <= NEAR * large)
 
 
 def compact_order(points: torch.Tensor) -> torch.Tensor:

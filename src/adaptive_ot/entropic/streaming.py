@@ -179,14 +179,13 @@ class StreamedSoftmin(TorchSoftmin):
                 continue
             earlier, last = torch.stack(off[-2:]).sum(1).tolist()
             goal, rate = max(LEAST_TRIED, tolerance), last / earlier if earlier > 0 else 0.0
-            if last <= LEAST_TRIED or (last * rate <= goal and len(off) >= FEWEST_ITERATIONS):
-                self.precision = DOUBLE
-            elif rate < 1 and last * rate**MOST_AHEAD <= goal:
+            enough = last <= LEAST_TRIED or (last * rate <= goal and len(off) >= FEWEST_ITERATIONS)
+            if not enough and rate < 1 and last * rate**MOST_AHEAD <= goal:
                 continue
-            elif last <= LEAST_ERROR[SINGLE]:  # up to rounding
-                self.precision = DOUBLE
-            elif not last <= constants.LEVEL_ERROR:
+            if not (enough or last <= constants.LEVEL_ERROR):
                 return None
+            if enough or last <= LEAST_ERROR[SINGLE]:  # float32 can do no more
+                self.precision = DOUBLE
             h = LN2 * targets.get(across.exact[: nu.size]) + targets.given_terms / epsilon
             return Approach(np.where(nu > 0, h - dual.reference, 0.0), len(off))
         return None
