@@ -14,6 +14,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 import adaptive_ot as aot
+from adaptive_ot.marginals import _sum
 from problems import Instance, family_reference, least_by_clarabel
 
 MODELS = [
@@ -461,3 +462,14 @@ def test_models_are_values():
     assert aot.FixedMass(0.5) == aot.FixedMass(0.5) != aot.FixedMass(0.6)
     assert {aot.Equal(), aot.Equal(), aot.AtMost()} == {aot.AtMost(), aot.Equal()}
     assert repr(aot.SoftKL(2)) == "SoftKL(tau=2.0)"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000, 100_000])
+def test_sums_of_bounds_are_rounded_once(size):
+    rng = np.random.default_rng(size)
+    terms = rng.normal(size=size) * 10.0 ** rng.uniform(-6, 6, size)
+    terms = np.concatenate([terms, -terms[: size // 2], rng.normal(size=size)])
+    exact = math.fsum(terms)
+    assert _sum(rng.permutation(terms)) == pytest.approx(exact, rel=1e-15, abs=1e-15)
+    assert _sum(np.array([])) == 0.0
+    assert _sum(np.array([math.inf, 1.0])) == math.inf

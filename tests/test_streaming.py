@@ -198,8 +198,8 @@ def test_order_and_distances_of_tiles(n, d):
     points, others = torch.from_numpy(rng.normal(size=(n, d))), torch.from_numpy(rng.normal(size=(300, d)))
     order = skipping.compact_order(points)
     assert order.sort().values.tolist() == list(range(n))
-    balls = [skipping.balls_of(side) for side in (points[order], others)]
-    bounds = skipping.distances(*balls)
+    leaves = [skipping.leaves_of(side) for side in (points[order], others)]
+    bounds = skipping.distances(*leaves)
     halves = torch.cdist(points[order], others).square() / 2
     for i, rows in enumerate(halves.split(skipping.leaf_size(n))):
         for j, tile in enumerate(rows.split(skipping.leaf_size(300), dim=1)):
@@ -278,3 +278,39 @@ def test_shards_on_gpus_ascend_as_one(monkeypatch):
     assert found.gap == pytest.approx(alone.gap, abs=1e-8)
     moved = np.concatenate([shard.transport.times(np.eye(30)) for shard in table.shards])
     np.testing.assert_allclose(moved, alone.plan.toarray(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("tolerance", [1e-3, 1e-9])
+@pytest.mark.parametrize("epsilon", [20.0, 2.0, 0.3])
+def test_balanced_transport_at_any_epsilon(monkeypatch, epsilon, tolerance):
+    """Sinkhorn's iterations are enough where epsilon is large, a start where it is not, and given up below."""
+    x, z, *_ = clouds(50, 40, 3)
+    nu = np.arange(40.0)
+    options = {"target_weights": nu / nu.sum(), "marginals": aot.Equal()}
+    options["solver"] = aot.Entropic(epsilon, tolerance=tolerance)
+    found = streamed(monkeypatch, aot.DistanceCost(x, z, 0.0), **options)
+    expected = aot.solve(aot.DistanceCost(x, z, 0.0).block(0, 50), **options)
+    assert found.value == pytest.approx(expected.value, abs=10 * tolerance)
+    assert np.abs(found.target_marginal - nu / nu.sum()).sum() <= tolerance
+    assert found.value - found.problem.dual_value(found.source_potential) == pytest.approx(found.gap, abs=1e-9)
+
+
+def test_distances_are_nearly_exact_in_many_dimensions():
+    """A ball around a few points is wide in every direction; their extent in a given one is not."""
+    rng = np.random.default_rng(0)
+    sides = [torch.from_numpy(rng.normal(size=(256, 100)) + 2 * centre) for centre in (0, 1)]
+    leaves = [skipping.leaves_of(side) for side in sides]
+    least = skipping.distances(*leaves).least[0, 0]
+    true = torch.cdist(*(side[: skipping.leaf_size(256)] for side in sides)).square().min() / 2
+    balls = torch.dist(leaves[0].centres[0], leaves[1].centres[0]) - leaves[0].radii[0] - leaves[1].radii[0]
+    assert 0.5 * true < least <= true
+    assert balls.clamp_min(0.0).square() / 2 < 0.1 * true
+
+
+def test_only_points_with_near_neighbours_are_put_in_order():
+    rng = np.random.default_rng(0)
+    scattered, centres = rng.normal(size=(500, 64)), rng.normal(size=(10, 64))
+    assert not skipping.has_near_neighbours(torch.from_numpy(scattered))
+    assert skipping.has_near_neighbours(torch.from_numpy(rng.normal(size=(500, 2))))
+    assert skipping.has_near_neighbours(torch.from_numpy(scattered + 5 * (rng.random((500, 1)) < 0.5)))
+    assert skipping.has_near_neighbours(torch.from_numpy(centres[rng.integers(10, size=500)] + 0.2 * scattered))

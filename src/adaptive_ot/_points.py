@@ -28,8 +28,9 @@ def inner_products(cost: PointCost, xp: Any = np, put: Callable[[Any], Any] = to
     """
     # Distances do not change if all points move; centred at the (sampled) median, the points lose few digits.
     x, z, p, q = cost.arrays
-    sample = [to_numpy(side[:: 1 + len(side) // POINTS_FOR_CENTRE]) for side in (x, z)]
-    centre = put(np.median(np.concatenate(sample), axis=0))
+    sample = [put(side[:: 1 + len(side) // POINTS_FOR_CENTRE]) for side in (x, z)]
+    median = xp.median(xp.vstack(sample), 0)
+    centre = getattr(median, "values", median)  # torch also says where they are
     distance_scale, class_scale = float(np.sqrt(2 * cost.distance_weight)), float(np.sqrt(cost.class_weight))
     vectors, terms = [], []
     for points, classes, offset in ((x, p, cost.offset), (z, q, 0.0)):

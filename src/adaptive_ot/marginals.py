@@ -433,7 +433,13 @@ def as_marginals(given: Any) -> Marginals:
 
 
 def _sum(terms: np.ndarray) -> float:
-    return math.fsum(terms) if np.isfinite(terms).all() else float(terms.sum())
+    """The sum, as if nearly nothing were rounded before the end; `math.fsum` takes longer than some solves on a GPU."""
+    highest = float(np.abs(terms).max(initial=0.0))
+    if not 0 < highest < check.LARGEST**2:
+        return float(terms.sum())
+    unit = 4.0 * 2.0 ** math.frexp(highest * terms.size)[1]
+    coarse = (terms + unit) - unit  # the leading digits, so few that they add up exactly
+    return float(coarse.sum()) + float((terms - coarse).sum())
 
 
 def _log_mean_exp(weights: np.ndarray, exponents: np.ndarray) -> float:

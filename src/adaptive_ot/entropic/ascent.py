@@ -24,7 +24,7 @@ import numpy as np
 from numba.extending import register_jitable
 
 from adaptive_ot.entropic import constants
-from adaptive_ot.entropic.oracle import NOTHING, Conditions, Equations, RowRule, RowUpdate
+from adaptive_ot.entropic.oracle import NOTHING, Approach, Conditions, Equations, RowRule, RowUpdate
 from adaptive_ot.entropic.price import chosen, price_of_mass, price_with_dummies
 
 
@@ -350,17 +350,18 @@ def ascend(
     max_passes: int,
     tell: Callable[[float, int, float], None] | None,
     direct: bool = False,
+    approach: Approach | None = None,
 ) -> Ascent:
-    """Maximise the dual at `epsilon`, starting from a larger one, where the dual is nearly quadratic.
+    """Maximise the dual at `epsilon`, from an approach if there is one, or from a larger epsilon.
 
-    `size`, the scale of the potentials, decides how large the first epsilon is. Potentials are extrapolated from one
-    level to the next: they become linear in epsilon as it goes to zero. `climb` is the function above, or its compiled
-    form. `direct` says that Newton's equations are few enough to be solved directly from the start.
+    There, the dual is nearly quadratic. `size`, the scale of the potentials, decides how large the first epsilon is.
+    Potentials are extrapolated from one level to the next: they become linear in epsilon as it goes to zero. `climb` is
+    the function above, or its compiled form. `direct` says that Newton's equations are few enough to be solved directly
+    from the start.
     """
     level, factor = max(epsilon, constants.FIRST_SHARE * size), constants.FIRST_FACTOR
-    gamma = np.zeros(dual.target_weights.size)
+    gamma, passes = approach or (np.zeros(dual.target_weights.size), 0)
     earlier, g_earlier = level, gamma
-    passes = 0
     softmin.scale(level)
     while True:
         dual = dual.at(level)

@@ -19,12 +19,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from adaptive_ot._arrays import rounded_down
 from adaptive_ot.entropic import constants
+
+if TYPE_CHECKING:
+    from adaptive_ot.entropic.ascent import Dual
 
 # The logarithm of zero: finite, so that differences are finite, too.
 NOTHING = -1e30
@@ -89,6 +92,13 @@ class Conditions(NamedTuple):
     least_error: float = 0.0
     leave: float = 0.0
     few_sweeps: int = constants.FEW_SWEEPS
+
+
+class Approach(NamedTuple):
+    """Target potentials near the solution, in units of epsilon, and the passes that they took."""
+
+    gamma: np.ndarray
+    passes: int
 
 
 class RowUpdate(NamedTuple):
@@ -164,6 +174,10 @@ class Oracle(ABC):
     def refine(self) -> bool:
         """Compute further sums at this epsilon more precisely; False if they are as precise as they can be."""
         return False
+
+    def approach(self, dual: Dual, epsilon: float, tolerance: float, max_passes: int) -> Approach | None:
+        """A start at this epsilon if one near the solution is found without an ascent."""
+        return None
 
     @abstractmethod
     def update_rows(self, h: np.ndarray, rule: RowRule) -> RowUpdate:

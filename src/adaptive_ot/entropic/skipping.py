@@ -1,8 +1,9 @@
 """Which pairs of tiles of two point clouds can matter: bounds on all their exponents from balls around the tiles.
 
 Costs are c_ij = |u_i - w_j|^2 / 2 + rest_i + rest_j. The points of a cloud are put in the order of the leaves of a k-d
-tree, which are small. Distances between balls around the leaves bound those between their points. A tile consists of a
-few leaves that are near each other; if it has points of two clusters, it does not fit a small ball, but its leaves do.
+tree, which are small. Balls around the leaves bound the distances between their points, and so do their extents in the
+direction of each other, which are much smaller than the balls in many dimensions. A tile consists of a few leaves that
+are near each other; if it has points of two clusters, it does not fit a small ball, but its leaves do.
 """
 
 from __future__ import annotations
@@ -30,13 +31,20 @@ POINTS_OF_PART, POWER_STEPS = 32, 3
 # Bounds allow for their own rounding in float32, and are not worth a list if they spare less than this share.
 SLACK, LEAST_SPARED = 1e-5, 0.1
 
+# Points have near neighbours if, among this many, the nearest is typically within this part of a large distance, which
+# few others exceed.
+POINTS_FOR_NEIGHBOURS, NEAR, LARGE_DISTANCE = 2048, 0.45, 0.9
 
-class Balls(NamedTuple):
-    """Balls around the leaves of a cloud."""
+# Numbers in a block of products, which are in float64.
+ENTRIES_PER_BLOCK = 2**27
+
+
+class Leaves(NamedTuple):
+    """The leaves of a cloud: centres, points relative to these (leaves x points x coordinates), and radii."""
 
     centres: torch.Tensor
+    offsets: torch.Tensor
     radii: torch.Tensor
-    size: int
 
 
 class Distances(NamedTuple):
@@ -52,6 +60,15 @@ class Distances(NamedTuple):
 def leaf_size(points: int) -> int:
     """The number of points of a leaf."""
     return next((size for size in LEAF_SIZES if points <= size * MOST_LEAVES), TILE)
+
+
+def has_near_neighbours(points: torch.Tensor) -> bool:
+    """Whether leaves can be small: a leaf is hardly smaller than the distance of its points to their neighbours."""
+    some = points[:: 1 + len(points) // POINTS_FOR_NEIGHBOURS].float()
+    apart = torch.cdist(some, some)
+    large = apart.quantile(LARGE_DISTANCE, dim=1).median()
+    apart.diagonal().fill_(torch.inf)
+    return bool(apart.amin(1).median() <= NEAR * large)
 
 
 def compact_order(points: torch.Tensor) -> torch.Tensor:
@@ -115,22 +132,42 @@ def main_direction(points: torch.Tensor) -> torch.Tensor:
     return direction
 
 
-def balls_of(points: torch.Tensor) -> Balls:
-    """The balls around the leaves of points in their order."""
+def leaves_of(points: torch.Tensor) -> Leaves:
+    """The leaves of points in their order, padded with the last point."""
     n, d = points.shape
-    leaf = leaf_size(n)
     padding = points[-1:].expand(-n % TILE, d)
-    leaves = torch.cat([points, padding]).view(-1, leaf, d)
+    leaves = torch.cat([points, padding]).view(-1, leaf_size(n), d)
     centres = leaves.mean(1)
-    return Balls(centres, (leaves - centres[:, None]).norm(dim=2).amax(1), leaf)
+    offsets = leaves - centres[:, None]
+    return Leaves(centres, offsets, offsets.norm(dim=2).amax(1))
 
 
-def distances(rows: Balls, columns: Balls) -> Distances:
-    """Bounds for all pairs of leaves."""
+def distances(rows: Leaves, columns: Leaves) -> Distances:
+    """Bounds for all pairs of leaves.
+
+    With e from centre to centre, and offsets du and dw, half a squared distance is |e|^2 / 2 + <e, du> - <e, dw> +
+    |du - dw|^2 / 2. The last term is at least 0, and at most half the squared sum of the radii.
+    """
     apart = torch.cdist(rows.centres, columns.centres).float()
     reach = (rows.radii[:, None] + columns.radii).float()
+    (nearer, farther), (nearer_too, farther_too) = extents(rows, columns.centres), extents(columns, rows.centres)
+    middle, slack = apart.square() / 2, SLACK * apart * (apart + reach)
     least = (apart * (1 - SLACK) - reach * (1 + SLACK)).clamp_min(0.0).square() / 2
-    return Distances(least, ((apart + reach) * (1 + SLACK)).square() / 2)
+    least = torch.maximum(least, middle + nearer + nearer_too.T - slack)
+    most = ((apart + reach) * (1 + SLACK)).square() / 2
+    most = torch.minimum(most, middle + farther + farther_too.T + slack + reach.square() * (1 + SLACK) / 2)
+    return Distances(least, most)
+
+
+def extents(leaves: Leaves, others: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The least and largest <centre - other, offset> among the points of every leaf, for all other centres."""
+    step = max(1, ENTRIES_PER_BLOCK // (leaves.offsets.shape[1] * len(others)))
+    least, most = [], []
+    for centres, offsets in zip(leaves.centres.split(step), leaves.offsets.split(step), strict=True):
+        products = torch.einsum("skd,sd->sk", offsets, centres)[:, :, None] - offsets @ others.T
+        least.append(products.amin(1).float())
+        most.append(products.amax(1).float())
+    return torch.cat(least), torch.cat(most)
 
 
 def highest(values: torch.Tensor) -> torch.Tensor:

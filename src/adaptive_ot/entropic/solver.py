@@ -151,7 +151,9 @@ def ascend(
     from adaptive_ot.entropic import ascent as _ascent
     from adaptive_ot.entropic import small
 
-    limits = solver.strength, first_size(problem), solver.tolerance, solver.max_iterations
+    approach = softmin.approach(dual.at(solver.strength), solver.strength, solver.tolerance, solver.max_iterations)
+    size = first_size(problem) if approach is None else 0.0
+    limits = solver.strength, size, solver.tolerance, solver.max_iterations
     is_small = isinstance(softmin, DenseSoftmin)
     if is_small and (small.worth_compiling() if solver.compiled is None else solver.compiled):
         return small.ascend(softmin.costs, dual, *limits)
@@ -161,7 +163,7 @@ def ascend(
         report(Progress("epsilon", 0, None, passes, 0, math.inf, level, error))
 
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):  # as compiled: such a step is not accepted
-        ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, tell, direct=few)
+        ascent = _ascent.ascend(_ascent.climb, softmin, dual, *limits, tell, few, approach)
     if is_small:
         small.count_interpreted(ascent.passes, math.prod(softmin.shape))
     return ascent

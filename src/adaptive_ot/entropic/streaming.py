@@ -1,24 +1,28 @@
 """`Softmin` for point clouds on a GPU: every sum is a sweep over tiles of all pairs, and nothing is kept for a pair.
 
 An ascent begins in the arithmetic that suits its distance from the solution: float16 at first, then products of float16
-that are about as exact as float32, and in the end float64 (see `sweeps`). Newton's equations never need float64. Pairs
-of tiles that cannot matter are left out (see `skipping`).
+that are about as exact as float32, and in the end float64 (see `sweeps`). Newton's equations never need float64. Where
+a few of Sinkhorn's iterations get close enough, they run on the device without an ascent. Pairs of tiles that cannot
+matter are left out (see `skipping`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
 
 from adaptive_ot.entropic import constants, skipping, sweeps
+from adaptive_ot.entropic.dual import FAR, log_weights
 from adaptive_ot.entropic.gpu import TorchSoftmin
 from adaptive_ot.entropic.oracle import (
     NOTHING,
     RIDGES,
+    Approach,
     Conditions,
     Factors,
     Finished,
@@ -28,7 +32,10 @@ from adaptive_ot.entropic.oracle import (
     row_factors,
 )
 from adaptive_ot.entropic.skipping import Distances
-from adaptive_ot.entropic.sweeps import DOUBLE, HALF, SINGLE, Lists
+from adaptive_ot.entropic.sweeps import DOUBLE, HALF, SINGLE, Lists, Scaling
+
+if TYPE_CHECKING:
+    from adaptive_ot.entropic.ascent import Dual
 
 LOG2_E, LN2 = 1 / math.log(2.0), math.log(2.0)
 
@@ -42,11 +49,18 @@ ROUNDING = {HALF: 2.0**-23, SINGLE: 2.0**-23, DOUBLE: constants.ROUNDING}
 LEAST_ERROR = {HALF: constants.LEVEL_ERROR, SINGLE: 3e-6, DOUBLE: 0.0}
 LEFT_OUT = {HALF: -10.0, SINGLE: -17.0, DOUBLE: -37.0}
 
+# The same for a row of a plan in Newton's equations, which only lead to the next point.
+LEFT_OUT_OF_EQUATIONS = -10.0
+
 # The part of the error that is the goal that may be left to conjugate gradients.
 LEAVE = 0.2
 
 # Fewer pairs are not worth an order of the points.
 PAIRS_FOR_ORDER = 2**31
+
+# Sinkhorn's iterations are given up when, at their present rate, they would take more than this many more. The first
+# are faster than the others. The error that they try to reach is about that of rounding.
+MOST_AHEAD, FEWEST_ITERATIONS, LEAST_TRIED = 8, 3, 3e-7
 
 
 class Side:
@@ -58,11 +72,17 @@ class Side:
     def __init__(self, points: torch.Tensor, terms: torch.Tensor, ordered: bool) -> None:
         self.order = skipping.compact_order(points) if ordered else None
         points, self.terms = (points, terms) if self.order is None else (points[self.order], terms[self.order])
-        self.cloud = sweeps.cloud_of(points)
-        self.balls, self.leaf = skipping.balls_of(points) if ordered else None, skipping.leaf_size(len(points))
-        self.rest = self.terms - points.square().sum(1) / 2  # of the cost, besides half the squared distance
+        self.cloud, self.leaf = sweeps.cloud_of(points), skipping.leaf_size(len(points))
         self.given_terms = terms.cpu().numpy()
         self.known: tuple[np.ndarray, np.ndarray] | None = None
+
+    @cached_property
+    def rest(self) -> torch.Tensor:
+        """What points add to the cost besides half the squared distance."""
+        return self.terms - self.cloud.double[: self.cloud.size].square().sum(1) / 2
+
+    def padded(self, array: np.ndarray, filler: float = sweeps.NO_EXPONENT) -> torch.Tensor:
+        return sweeps.padded(self.put(array), self.cloud, DOUBLE, filler)
 
     def put(self, array: np.ndarray) -> torch.Tensor:
         """A vector or matrix in this order, on the device."""
@@ -90,6 +110,19 @@ class Plan(NamedTuple):
     back: Lists | None
 
 
+class Judgement(NamedTuple):
+    """What float64 says about the plan of a row update: column sums, what they cost, and min_i C_ij - clipped_i."""
+
+    at: RowUpdate
+    clipped: np.ndarray
+    columns: np.ndarray
+    costs: np.ndarray
+    lowest: np.ndarray
+
+    def fits(self, at: RowUpdate, clipped: np.ndarray) -> bool:
+        return self.at.potential is at.potential and np.array_equal(self.clipped, clipped)
+
+
 class StreamedSoftmin(TorchSoftmin):
     """Two point clouds on a device."""
 
@@ -97,11 +130,15 @@ class StreamedSoftmin(TorchSoftmin):
 
     def __init__(self, cost: Any, device: Any = None) -> None:
         super().__init__(cost, device)
-        ordered = math.prod(cost.shape) >= PAIRS_FOR_ORDER
+        ordered = math.prod(cost.shape) >= PAIRS_FOR_ORDER and all(map(skipping.has_near_neighbours, (self.u, self.w)))
         self.sources, self.targets = Side(self.u, self.a, ordered), Side(self.w, self.b, ordered)
-        self.moved = HALF_ULP * float(self.u.norm(dim=1).max() * self.w.norm(dim=1).max())
-        self.apart = distances_of(self.sources, self.targets)
-        self.precision, self.plan = DOUBLE, None
+        self.apart = distances_of(self.sources, self.targets) if ordered else None
+        self.epsilon, self.precision, self.plan, self.judged = 0.0, DOUBLE, None, None
+
+    @cached_property
+    def moved(self) -> float:
+        """The farthest that rounding of points to float16 moves an inner product."""
+        return HALF_ULP * float(self.u.norm(dim=1).max() * self.w.norm(dim=1).max())
 
     @property
     def conditions(self) -> Conditions:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -109,7 +146,9 @@ class StreamedSoftmin(TorchSoftmin):
         return Conditions(ROUNDING[self.precision], LEAST_ERROR[self.precision], LEAVE, few)
 
     def scale(self, epsilon: float) -> None:
-        super().scale(epsilon)
+        if epsilon == self.epsilon:
+            return
+        self.epsilon = epsilon
         many = math.prod(self.shape) >= PAIRS_FOR_HALF
         self.precision = HALF if many and self.moved < MOST_MOVED * epsilon else SINGLE
         self.sources.known = self.targets.known = None
@@ -120,10 +159,46 @@ class StreamedSoftmin(TorchSoftmin):
         self.precision += 1
         return True
 
+    def approach(self, dual: Dual, epsilon: float, tolerance: float, max_passes: int) -> Approach | None:
+        """Sinkhorn's iterations for balanced transport, which are enough or a good start where epsilon is large."""
+        balanced = min(dual.rule.cap, dual.cap) == FAR and dual.amount == dual.softness == dual.rule.softness == 0
+        if not balanced or self.apart is not None:
+            return None
+        self.scale(epsilon)
+        sources, targets, scale, nu = self.sources, self.targets, LOG2_E / epsilon, dual.target_weights
+        rows, columns = sources.padded(LOG2_E * dual.rule.log_weights), targets.padded(LOG2_E * log_weights(nu))
+        shift, shares = self._exponents(dual.reference, targets), targets.padded(nu / nu.sum(), 0.0)
+        across = targets.padded(shift - shift.max())
+        across, off = Scaling(across, across.float(), across), []
+        while len(off) < max_passes // 2:
+            down = sweeps.rescaled(sources.cloud, targets.cloud, scale, across.rounded, rows)
+            given = scale, down.rounded, columns, shares, across.exact
+            across = sweeps.rescaled(targets.cloud, sources.cloud, *given)
+            off.append(across.off)  # of the columns before scaling
+            if len(off) == 1:
+                continue
+            earlier, last = torch.stack(off[-2:]).sum(1).tolist()
+            goal, rate = max(LEAST_TRIED, tolerance), last / earlier if earlier > 0 else 0.0
+            enough = last <= LEAST_TRIED or (last * rate <= goal and len(off) >= FEWEST_ITERATIONS)
+            if not enough and rate < 1 and last * rate**MOST_AHEAD <= goal:
+                continue
+            if not (enough or last <= constants.LEVEL_ERROR):
+                return None
+            if enough or last <= LEAST_ERROR[SINGLE]:  # float32 can do no more
+                self.precision = DOUBLE
+            h = LN2 * targets.get(across.exact[: nu.size]) + targets.given_terms / epsilon
+            return Approach(np.where(nu > 0, h - dual.reference, 0.0), len(off))
+        return None
+
     def _update_from_costs(self, h: np.ndarray, rule: RowRule) -> RowUpdate:
         log_sums = self._log_sums(self.sources, self.targets, h)
         potential = rule.potential(log_sums, slice(None))
-        return RowUpdate(h, log_sums, potential, self._columns(h, potential + rule.reference))
+        if self.precision < DOUBLE or rule.softness > 0:
+            return RowUpdate(h, log_sums, potential, self._columns(h, potential + rule.reference))
+        # This may be the end, so one sweep finds whatever `finish` will want to know. No row exceeds its weight here.
+        clipped = self.epsilon * (np.minimum(potential, 0.0) if rule.dummy > -math.inf else potential)
+        self.judged = self._judge(RowUpdate(h, log_sums, potential, h), rule, clipped)
+        return self.judged.at
 
     def _columns(self, h: np.ndarray, scaling: np.ndarray) -> np.ndarray:
         return np.exp(h + self._log_sums(self.targets, self.sources, scaling))
@@ -167,7 +242,7 @@ class StreamedSoftmin(TorchSoftmin):
         # -log_sums - c / epsilon: the terms of the rows have the sign of the log-sum-exps here.
         middle = across.max()
         down, across = self.sources.put(down + middle), self.targets.put(across - middle)
-        lists = self._lists_for_plan(at, rule, precision)
+        lists = self._lists_for_plan(at, rule, LEFT_OUT_OF_EQUATIONS)
         self.plan = Plan(at, weights, precision, down, across, self.sources.put(factors / unit), unit, *lists)
         return self.plan
 
@@ -191,18 +266,30 @@ class StreamedSoftmin(TorchSoftmin):
     def finish(
         self, at: RowUpdate, rule: RowRule, most: np.ndarray, factors: np.ndarray, clipped: np.ndarray, keep: bool
     ) -> Finished:
-        sources, targets, scale = self.sources, self.targets, LOG2_E / self.epsilon
         sums = np.exp(at.potential + rule.reference + at.log_sums)
         row_factors = np.divide(most, sums, out=np.ones(sums.size), where=sums > most)
-        down, across = self._scaled(at, rule, (row_factors, factors))
-        forth, back = self._lists_for_plan(at, rule, DOUBLE, clipped)
-        given = sources.cloud, targets.cloud, scale, down, across, torch.ones_like(across), DOUBLE, forth
-        rows = sweeps.plan_times(*given)
-        given = targets.cloud, sources.cloud, scale, across, down, sources.terms, sources.put(clipped), back
-        columns, costs, lowest = sweeps.judge_plan(*given)
-        value = float((costs + targets.terms * columns).sum())
-        lowest = targets.get(targets.terms + lowest)
-        return Finished(row_factors, sources.get(rows), targets.get(columns), value, lowest, None)
+        judged = self.judged
+        if judged is None or not judged.fits(at, clipped):
+            judged = self._judge(at, rule, clipped)
+        rows = row_factors * sums
+        if (factors < 1).any():
+            down, across = self._scaled(at, rule, (row_factors, factors))
+            given = self.sources.cloud, self.targets.cloud, LOG2_E / self.epsilon, down, across
+            forth = self._lists_for_plan(at, rule, LEFT_OUT[DOUBLE])[0]
+            rows = self.sources.get(sweeps.plan_times(*given, torch.ones_like(across), DOUBLE, forth))
+        columns, value = factors * judged.columns, float((factors * judged.costs).sum())
+        return Finished(row_factors, rows, columns, value, judged.lowest, None)
+
+    def _judge(self, at: RowUpdate, rule: RowRule, clipped: np.ndarray) -> Judgement:
+        sources, targets = self.sources, self.targets
+        down = sources.put(self._exponents(at.potential + rule.reference, sources))
+        across = targets.put(self._exponents(at.h, targets))
+        back = self._lists_for_plan(at, rule, LEFT_OUT[DOUBLE], clipped)[1]
+        given = targets.cloud, sources.cloud, LOG2_E / self.epsilon, across, down, sources.terms, sources.put(clipped)
+        columns, costs, lowest = sweeps.judge_plan(*given, back)
+        found = torch.stack([columns, costs + targets.terms * columns, targets.terms + lowest], 1)
+        columns, costs, lowest = targets.get(found).T.copy()
+        return Judgement(at._replace(columns=columns), clipped, columns, costs, lowest)
 
     def times(self, at: RowUpdate, rule: RowRule, factors: Factors, matrix: np.ndarray) -> np.ndarray:
         given = self.sources.cloud, self.targets.cloud, LOG2_E / self.epsilon, *self._scaled(at, rule, factors)
@@ -241,7 +328,7 @@ class StreamedSoftmin(TorchSoftmin):
         return skipping.lists_of(matters, (rows.leaf, columns.leaf))
 
     def _lists_for_plan(
-        self, at: RowUpdate, rule: RowRule, precision: int, floors: np.ndarray | None = None
+        self, at: RowUpdate, rule: RowRule, left_out: float, floors: np.ndarray | None = None
     ) -> tuple[Lists | None, Lists | None]:
         """The tiles of targets that matter to sources, and those of sources that matter to targets, of a plan.
 
@@ -251,7 +338,7 @@ class StreamedSoftmin(TorchSoftmin):
             return None, None
         spent = skipping.highest(-self.sources.put(at.log_sums) - self.sources.rest / self.epsilon)
         reward = skipping.highest(self.targets.put(at.h) - self.targets.rest / self.epsilon)
-        negligible = LEFT_OUT[precision] + math.log(rule.smallest_share * at.h.size)
+        negligible = left_out + math.log(rule.smallest_share * at.h.size)
         forth = reward - self.apart.least / self.epsilon + spent[:, None] >= negligible
         back = forth.T
         if floors is not None:
@@ -264,7 +351,6 @@ class StreamedSoftmin(TorchSoftmin):
 
 def distances_of(sources: Side, targets: Side) -> Distances | None:
     """Distances between the tiles, unless they spare nothing."""
-    if sources.balls is None or targets.balls is None:
-        return None
-    apart = skipping.distances(sources.balls, targets.balls)
+    leaves = (skipping.leaves_of(side.cloud.double[: side.cloud.size]) for side in (sources, targets))
+    apart = skipping.distances(*leaves)
     return apart if float(apart.least.max()) > 0 else None

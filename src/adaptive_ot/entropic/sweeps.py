@@ -25,8 +25,10 @@ HALF, SINGLE, DOUBLE = 0, 1, 2
 # Points are padded to whole tiles of this many.
 TILE = 128
 
-# Rows and columns of a tile, warps, and stages of the pipeline of loads.
+# Rows and columns of a tile, warps, and stages of the pipeline of loads; with several chunks of coordinates, rows are
+# loaded over and over.
 SHAPES = {HALF: (128, 128, 4, 3), SINGLE: (128, 128, 8, 2), DOUBLE: (128, 32, 4, 2)}
+SHAPES_FOR_CHUNKS = {HALF: (128, 128, 4, 3), SINGLE: (128, 128, 8, 3), DOUBLE: (64, 64, 4, 2)}
 
 # Coordinates are multiplied in chunks of this many; if there are fewer, they are padded to a power of two.
 MOST_COORDINATES, FEWEST_COORDINATES = 64, 16
@@ -37,8 +39,8 @@ VALUES = 32
 # Coordinates in float16 are at most 2 to this power; infinity, and numbers that lose digits, are far away.
 LARGEST_POWER = 12
 
-# The columns are split until there are about this many programs.
-PROGRAMS = 2000
+# The columns are split until there are about this many programs. Lists differ in length, so they are split into more.
+PROGRAMS, PROGRAMS_FOR_LISTS = 2000, 8000
 
 # A part has at least this many steps.
 FEWEST_STEPS = 4
@@ -50,6 +52,9 @@ LOWEST_EXPONENT, NO_EXPONENT = tl.constexpr(-1e29), -1e30
 MAGIC, LN2 = tl.constexpr(1.5 * 2.0**52), tl.constexpr(math.log(2.0))
 C2, C3, C4, C5, C6 = (tl.constexpr(1 / math.factorial(k)) for k in range(2, 7))
 C7, C8, C9, C10, C11 = (tl.constexpr(1 / math.factorial(k)) for k in range(7, 12))
+
+# Rows for which one program joins the parts.
+PARTS_TILE = tl.constexpr(32)
 
 IS_SINGLE, IS_DOUBLE = tl.constexpr(SINGLE), tl.constexpr(DOUBLE)
 IS_TILE, ALL_VALUES = tl.constexpr(TILE), tl.constexpr(VALUES)
@@ -66,6 +71,14 @@ class Cloud(NamedTuple):
     power: int
 
 
+class Scaling(NamedTuple):
+    """Shifts that give rows the sums they should have, for float64 and for float32; see `rescaled`."""
+
+    exact: torch.Tensor
+    rounded: torch.Tensor
+    off: torch.Tensor
+
+
 class Lists(NamedTuple):
     """The tiles of columns that matter to tile k of rows: `tiles[starts[k] : starts[k + 1]]`."""
 
@@ -77,8 +90,7 @@ def cloud_of(points: torch.Tensor) -> Cloud:
     """Pad the points, and split their coordinates into float16."""
     n, d = points.shape
     chunk = min(MOST_COORDINATES, max(FEWEST_COORDINATES, 1 << (d - 1).bit_length()))
-    double = points.new_zeros(-(-n // TILE) * TILE, max(chunk, -(-d // chunk) * chunk))
-    double[:n, :d] = points
+    double = torch.nn.functional.pad(points, (0, -d % chunk if d else chunk, 0, -n % TILE))
     power = LARGEST_POWER - math.frexp(float(double.abs().max()))[1]
     scaled = double * 2.0**power
     high = scaled.half()
@@ -90,7 +102,35 @@ def log_sums(
 ) -> torch.Tensor:
     """Log sum_j 2^t_ij of every row, -inf if that is 0."""
     parts = run(log_sums_kernel, rows, columns, scale, precision, lists, (padded(shift, columns, precision),))[0]
-    return parts.logsumexp(0) if len(parts) > 1 else parts[0]
+    if len(parts) == 1:
+        return parts[0]
+    joined = torch.empty_like(parts[0])
+    launch: Any = join_kernel[(triton.cdiv(rows.size, PARTS_TILE.value),)]
+    launch(parts, len(parts), parts.stride(0), joined, rows.size, num_warps=1)
+    return joined
+
+
+def rescaled(
+    rows: Cloud,
+    columns: Cloud,
+    scale: float,
+    shift: torch.Tensor,
+    logs: torch.Tensor,
+    shares: torch.Tensor | None = None,
+    before: torch.Tensor | None = None,
+) -> Scaling:
+    """logs_i - log2 sum_j 2^t_ij of every row, about as exact as float32; all vectors are padded.
+
+    With the shifts `before`, rows were off, as a part of what they should be: `off` has the sums of this times `shares`
+    over parts of the rows.
+    """
+    parts = run(log_sums_kernel, rows, columns, scale, SINGLE, None, (shift,))[0]
+    programs = len(logs) // PARTS_TILE.value
+    exact, rounded = torch.empty_like(logs), torch.empty_like(logs, dtype=torch.float32)
+    off = logs.new_empty(0 if before is None else programs)
+    launch: Any = rescale_kernel[(programs,)]
+    launch(parts, len(parts), parts.stride(0), logs, shares, before, exact, rounded, off, num_warps=1)
+    return Scaling(exact, rounded, off)
 
 
 def plan_times(
@@ -145,10 +185,8 @@ def judge_plan(
 
 def padded(vector: torch.Tensor, cloud: Cloud, precision: int, filler: float = NO_EXPONENT) -> torch.Tensor:
     """A vector of this cloud for a kernel."""
-    dtype = torch.float64 if precision == DOUBLE else torch.float32
-    whole = torch.full((len(cloud.double),), filler, dtype=dtype, device=vector.device)
-    whole[: cloud.size] = vector
-    return whole
+    vector = vector.to(torch.float64 if precision == DOUBLE else torch.float32)
+    return torch.nn.functional.pad(vector, (0, len(cloud.double) - cloud.size), value=filler)
 
 
 def run(
@@ -163,15 +201,15 @@ def run(
     **options: Any,
 ) -> torch.Tensor:
     """Launch a kernel; its results for every part of the columns and every row."""
-    tile_rows, tile_columns, warps, stages = SHAPES[precision]
+    n, depth = rows.double.shape
+    tile_rows, tile_columns, warps, stages = (SHAPES_FOR_CHUNKS if depth > rows.chunk else SHAPES)[precision]
     if precision == DOUBLE:
         points = rows.double, rows.double, columns.double, columns.double
     else:
         points = rows.high, rows.low, columns.high, columns.low
         scale = math.ldexp(scale, -rows.power - columns.power)
-    n, depth = rows.double.shape
     tiles, steps = n // tile_rows, len(columns.double) // tile_columns
-    splits = max(1, min(steps // FEWEST_STEPS, PROGRAMS // tiles))
+    splits = max(1, min(steps // FEWEST_STEPS, (PROGRAMS_FOR_LISTS if lists else PROGRAMS) // tiles))
     out = torch.empty(results, splits, n, dtype=torch.float64, device=rows.double.device)
     starts, listed = lists or (out, out)
     kernel[(tiles, splits)](
@@ -302,6 +340,37 @@ def log_sums_kernel(
     logs = tl.where(sums > 0, highest.to(tl.float64) * LN2 + tl.log(tl.where(sums > 0, sums, 1.0)), -float("inf"))
     n = tl.num_programs(0) * tile_rows
     tl.store(out + tl.program_id(1).to(tl.int64) * n + i, logs)
+
+
+@triton.jit
+def joined_parts(parts, count, stride, i):
+    """The log-sum-exp of the parts of some rows."""
+    highest = tl.full((PARTS_TILE,), -float("inf"), tl.float64)
+    for k in range(0, count):
+        highest = tl.maximum(highest, tl.load(parts + k * stride + i))
+    some = highest > -float("inf")
+    shift, sums = tl.where(some, highest, 0.0), tl.zeros((PARTS_TILE,), tl.float64)
+    for k in range(0, count):
+        sums += tl.exp(tl.load(parts + k * stride + i) - shift)
+    return tl.where(some, shift + tl.log(tl.where(some, sums, 1.0)), highest)
+
+
+@triton.jit(do_not_specialize=["count", "stride", "n"])
+def join_kernel(parts, count, stride, joined, n):
+    i = tl.program_id(0) * PARTS_TILE + tl.arange(0, PARTS_TILE)
+    tl.store(joined + i, joined_parts(parts, count, stride, i), mask=i < n)
+
+
+@triton.jit(do_not_specialize=["count", "stride"])
+def rescale_kernel(parts, count, stride, logs, shares, before, exact, rounded, off):
+    i = tl.program_id(0) * PARTS_TILE + tl.arange(0, PARTS_TILE)
+    scaling = tl.load(logs + i) - joined_parts(parts, count, stride, i) / LN2
+    tl.store(exact + i, scaling)
+    tl.store(rounded + i, scaling.to(tl.float32))
+    if before is not None:
+        share = tl.load(shares + i)
+        lacks = tl.abs(tl.exp2(tl.load(before + i) - scaling) - 1.0)
+        tl.store(off + tl.program_id(0), tl.sum(tl.where(share > 0, share * lacks, 0.0), axis=0))
 
 
 @triton.jit(do_not_specialize=["scale_bits", "steps", "stride"])
