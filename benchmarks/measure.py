@@ -177,6 +177,7 @@ def header() -> dict[str, Any]:
         "numba",
         "pot",
         "lapx",
+        "lapcpp",
         "ortools",
         "ott-jax",
         "jax",
