@@ -1,12 +1,12 @@
 """What `certify` takes for sparse plans between large point clouds, beside the exact solve that they come from.
 
-    python benchmarks/certify.py [--size 100000]
+    python benchmarks/certify.py [--size 100000] [--dimensions 2 3 16]
 
 Two standard normal clouds in R^2 and R^3 (reach 1) and in R^16 (10 % of the pairs negative). `certify` is given the
 plan and the potentials of both sides, and prices all pairs twice: once for each side. Times are processor time, since a
 machine is seldom quiet for so long; memory is the peak during the call less what was held before, and the peak of the
 process. Each problem has a process of its own, which certifies a smaller one first so that compilation is not timed.
-Results: benchmarks/results/certify.json.
+Results: benchmarks/results/certify.json; those of other problems stay there.
 """
 
 from __future__ import annotations
@@ -58,13 +58,13 @@ def certified(n: int, dimension: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=100_000)
-    n = parser.parse_args().size
-    rows: list[dict[str, Any]] = []
+    parser.add_argument("--dimensions", type=int, nargs="+", choices=REACHES, default=list(REACHES), metavar="D")
+    options = parser.parse_args()
     table = Table("in", "certify, seconds", "solve, seconds", "memory MB", "peak MB", "relative gap", "feasible")
-    for dimension in REACHES:
-        problem = {"n": n, "dimension": dimension}
+    for dimension in options.dimensions:
+        problem = {"n": options.size, "dimension": dimension}
         row = problem | measure.in_child("certify", "measure_certify", problem, threads=None, quiet=False)
-        rows.append(row)
+        rows = [*measure.kept(RESULTS, problem), row]
         measure.write_json(RESULTS, measure.header() | {"measurements": rows})
         times = f"{row['processor_seconds']:.2f}", f"{row['solve_processor_seconds']:.1f}"
         memory = f"{row['memory_mb']:,.0f}", f"{row['peak_mb']:,.0f}"

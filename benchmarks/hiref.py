@@ -17,7 +17,7 @@ and has no gap; "unmatched" is the share of sources without a partner. adaptive-
 Every solve has a process of its own, and "seconds" is processor time, also in the limit. A first solve compiles: of the
 same size for adaptive-ot and `hiref_lr_fast`, of 200 points for `hiref_lr`, which traces its functions for every part
 anew. Memory is the peak less what the process held before it made the points. Results go to
-benchmarks/results/hiref.json after each solve.
+benchmarks/results/hiref.json after each solve; those of other problems stay there.
 """
 
 from __future__ import annotations
@@ -101,15 +101,14 @@ def main() -> None:
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 16, 64], metavar="D")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds of processor time of one solve")
     options = parser.parse_args()
-    rows: list[dict[str, Any]] = []
     table = Table("n = m", "in", "solver", *SHOWN)
     for n in options.sizes:
         for dimension in options.dimensions:
             for solver in (OURS, *MODULES):
-                problem = {"solver": solver, "n": n, "dimension": dimension, "timeout": options.timeout}
-                given = problem | {"folder": str(options.hiref.resolve())}
+                problem = {"solver": solver, "n": n, "dimension": dimension}
+                given = problem | {"folder": str(options.hiref.resolve()), "timeout": options.timeout}
                 answer = measure.in_child("hiref", "measure_solver", given, threads=None, quiet=True)
-                rows.append(problem | answer)
+                rows = [*measure.kept(RESULTS, problem), problem | {"timeout": options.timeout} | answer]
                 measure.write_json(RESULTS, measure.header() | {"measurements": rows})
                 cells = [format(answer[key], form) if key in answer else "" for key, form in SHOWN.items()]
                 cells = cells if "cost" in answer else [answer["error"]]

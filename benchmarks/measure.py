@@ -199,6 +199,12 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     write_atomically("results", path, lambda file: file.write(text.encode()))
 
 
+def kept(path: Path, problem: Measurement) -> list[Measurement]:
+    """The measurements in a results file of problems other than this one."""
+    stored = json.loads(path.read_text())["measurements"] if path.exists() else []
+    return [row for row in stored if not problem.items() <= row.items()]
+
+
 class Packaged(Protocol):
     """A solver to be measured, as far as measuring goes: the package it comes from, and whether it has all cores."""
 
