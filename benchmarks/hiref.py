@@ -14,10 +14,11 @@ costs, and "relative gap" the same as a share of the optimum. Where points are i
 and has no gap; "unmatched" is the share of sources without a partner. adaptive-ot solves `DistanceCost(x, z, 0)` with
 `Equal()`.
 
-Every solve has a process of its own, and "seconds" is processor time, also in the limit. A first solve compiles: of the
-same size for adaptive-ot and `hiref_lr_fast`, of 200 points for `hiref_lr`, which traces its functions for every part
-anew. Memory is the peak less what the process held before it made the points. Results go to
-benchmarks/results/hiref.json after each solve; those of other problems stay there.
+Every solve has a process of its own, and "seconds" is processor time, also in the limit; adaptive-ot has one thread,
+since threads of BLAS that wait count as busy. A first solve compiles: of the same size for adaptive-ot and
+`hiref_lr_fast`, of 200 points for `hiref_lr`, which traces its functions for every part anew. Memory is the peak less
+what the process held before it made the points. Results go to benchmarks/results/hiref.json after each solve; those of
+other problems stay there.
 """
 
 from __future__ import annotations
@@ -99,15 +100,17 @@ def main() -> None:
     parser.add_argument("--hiref", type=Path, required=True, help="a clone of HiRef")
     parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 5000, 10_000], metavar="N")
     parser.add_argument("--dimensions", type=int, nargs="+", default=[2, 16, 64], metavar="D")
+    parser.add_argument("--solvers", nargs="+", choices=(OURS, *MODULES), default=(OURS, *MODULES), metavar="NAME")
     parser.add_argument("--timeout", type=float, default=120.0, help="seconds of processor time of one solve")
     options = parser.parse_args()
     table = Table("n = m", "in", "solver", *SHOWN)
     for n in options.sizes:
         for dimension in options.dimensions:
-            for solver in (OURS, *MODULES):
+            for solver in options.solvers:
                 problem = {"solver": solver, "n": n, "dimension": dimension}
                 given = problem | {"folder": str(options.hiref.resolve()), "timeout": options.timeout}
-                answer = measure.in_child("hiref", "measure_solver", given, threads=None, quiet=True)
+                threads = 1 if solver == OURS else None
+                answer = measure.in_child("hiref", "measure_solver", given, threads=threads, quiet=True)
                 rows = [*measure.kept(RESULTS, problem), problem | {"timeout": options.timeout} | answer]
                 measure.write_json(RESULTS, measure.header() | {"measurements": rows})
                 cells = [format(answer[key], form) if key in answer else "" for key, form in SHOWN.items()]
