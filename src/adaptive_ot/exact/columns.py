@@ -170,6 +170,11 @@ class ColumnGeneration:
             self.round += 1
             self.arcs += found.rows.size
             simplex.add_arcs(found.rows, found.columns, found.costs - self.base)
+            if start is not None:
+                (f, g), start = start, None
+                reduced = found.costs - self.base - f[found.rows] - g[found.columns]
+                step = float(np.median(np.abs(reduced))) if reduced.size else 0.0
+                simplex.approach(np.append(f, g), step, self.max_pivots, lambda: self.pivoted(simplex))
             within_limit = simplex.optimise(self.max_pivots, lambda: self.pivoted(simplex))
             idle, self.pivots = found.rows.size > 0 and simplex.pivots == self.pivots, simplex.pivots
             f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
