@@ -25,15 +25,17 @@ from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 
-# How many pairs of lowest reduced cost are kept per node in the first round and in later rounds.
+# How many pairs of lowest reduced cost are kept per node in the first round (without and with potentials of a coarser
+# problem) and in later rounds.
 FIRST_KEEP = 16
+NEAR_KEEP = 12
 LATER_KEEP = 8
 
-# A coarse problem of at least this many points in this many dimensions tells whether mass stays near: whether nearly
-# all pairs in its plan are among the cheapest.
-MANY = 32 * FIRST_KEEP
-SPACE = 3
-NEARLY_ALL = 0.99
+# The coarsest problem of at least `MANY` points tells whether mass stays near: whether this share of the pairs in its
+# plan is among the few cheapest of a point. Among more than this many points times 4^d, it does not.
+MANY = 256
+MOST, CHEAPEST = 0.88, 4
+NEAR_POINTS = 128
 
 # Clouds of this many times the coarsest problem are solved sooner without it.
 FEW = 8
@@ -124,8 +126,9 @@ def find_optimum(
     scales = all_scales(finest, limits.coarsest_points)
     pricing = pricing_for(scales[0].cost, base, limits)
     optimum = generation.optimum(pricing, *scales[0][1:])
+    telling = next((scale for scale in scales if min(scale.cost.shape) >= MANY), finest)
     for coarse, fine in pairwise(scales):
-        if generation.stays_near(pricing, optimum):
+        if coarse is telling and generation.stays_near(pricing, optimum):
             # In the order of cells, ever nearer partners come one after the other, and all of them are inserted.
             return generation.optimum(whole, *weights)
         start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
@@ -194,7 +197,7 @@ class ColumnGeneration:
         They include at least one for `every_point` that has any.
         """
         lift = self.base - f.min(initial=0.0) - g.min(initial=0.0)  # enough to make every pair below the base negative
-        found = pricing.violated(f + lift, g, FIRST_KEEP, self.priced)
+        found = pricing.violated(f + lift, g, NEAR_KEEP, self.priced)
         found = only(found, found.costs < self.base)
         if not every_point:
             return found
@@ -209,19 +212,20 @@ class ColumnGeneration:
         return Violated(np.concatenate(rows), np.concatenate(columns), np.concatenate(costs), found.target_minimum)
 
     def stays_near(self, pricing: Pricing, optimum: Optimum) -> bool:
-        """Whether the cheapest pairs of every point carry the plan of a coarse problem, and so that of the finest.
+        """Whether few of the cheapest pairs of every point carry the plan of a coarse problem, and so of the finest.
 
-        In the plane this does not follow: mass moves ever farther, compared with the distances of the points.
+        Among many points in few dimensions this does not follow: mass moves ever farther, compared with the distances
+        of the points.
         """
         (n, m), cost = pricing.shape, pricing.cost
-        if min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
+        if max(self.shape) > NEAR_POINTS << 2 * (cost.x.shape[1] + cost.p.shape[1]):
             return False
         unlisted = pricing_for(cost, self.base, self.limits._replace(searched_entries=0))  # a list would have all pairs
-        cheapest = unlisted.cheapest(self.base, FIRST_KEEP, self.priced)
+        cheapest = unlisted.cheapest(self.base, CHEAPEST, self.priced)
         self.round += 1
         rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
         cheap = np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns)
-        return int(np.count_nonzero(cheap)) >= NEARLY_ALL * rows.size
+        return int(np.count_nonzero(cheap)) >= MOST * rows.size
 
     def extended(self, optimum: Optimum, coarse: Scale, fine: Scale) -> tuple[np.ndarray, np.ndarray]:
         """The potentials of a coarse optimum at the points of a finer scale: their c-transforms."""
