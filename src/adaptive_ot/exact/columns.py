@@ -31,9 +31,9 @@ FIRST_KEEP = 16
 NEAR_KEEP = 12
 LATER_KEEP = 8
 
-# The coarsest problem of at least `MANY` points tells whether mass stays near: whether this share of the pairs in its
-# plan is among the few cheapest of a point. Among more than this many points times 4^d, it does not.
-MANY = 256
+# The problem this many scales coarser tells whether mass stays near: whether this share of the pairs in its plan is
+# among the few cheapest of a point. Among more than this many points times 4^d, it does not.
+COARSER = 2
 MOST, CHEAPEST = 0.88, 4
 NEAR_POINTS = 128
 
@@ -126,9 +126,8 @@ def find_optimum(
     scales = all_scales(finest, limits.coarsest_points)
     pricing = pricing_for(scales[0].cost, base, limits)
     optimum = generation.optimum(pricing, *scales[0][1:])
-    telling = next((scale for scale in scales if min(scale.cost.shape) >= MANY), finest)
-    for coarse, fine in pairwise(scales):
-        if coarse is telling and generation.stays_near(pricing, optimum):
+    for finer, (coarse, fine) in zip(range(len(scales) - 1, 0, -1), pairwise(scales), strict=True):
+        if finer == COARSER and generation.stays_near(pricing, optimum):
             # In the order of cells, ever nearer partners come one after the other, and all of them are inserted.
             return generation.optimum(whole, *weights)
         start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
