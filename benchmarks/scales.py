@@ -4,7 +4,8 @@
 
 Standard normal points, the targets moved by `shift` in every coordinate, and a reach for which a share `paying` of the
 pairs has a negative cost. `--matrices` gives the solver the matrix of the costs, and also matrices of random costs.
-`with` and `without` are the least of three runs, which take turns. Results go to benchmarks/results/scales.json.
+`with` and `without` are the least of three runs, which take turns. Results of every command go to
+benchmarks/results/scales.json.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def main() -> None:
     parser.add_argument("--sizes", type=int, nargs="+", default=[2000, 5000])
     options = parser.parse_args()
     cases: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for n in options.sizes:
         if not options.matrices:
             cases += [
@@ -87,8 +89,9 @@ def main() -> None:
                 {"n": n, "cost": "random", "paying": share, "weights": weights}
                 for share, weights in product(SHARES, ("uniform", "random"))
             ]
-    kept = json.loads(RESULTS.read_text())["measurements"] if RESULTS.exists() else []
-    rows = [row for row in kept if not any(case.items() <= row.items() for case in cases)]
+    header = measure.header()
+    runs = json.loads(RESULTS.read_text())["runs"] if RESULTS.exists() else []
+    others = [run for run in runs if run["command"] != header["command"]]
     print("with / without  case")
     for case in cases:
         n, paying = case["n"], case["paying"]
@@ -98,7 +101,7 @@ def main() -> None:
             given = of_points(n, case["dimension"], case["shift"], paying, case["cost"] == "matrix")
             cost = aot.Problem.build(given).cost
         rows.append(case | compared(cost, case["weights"]))
-        measure.write_json(RESULTS, measure.header() | {"measurements": rows})
+        measure.write_json(RESULTS, {"runs": [*others, header | {"measurements": rows}]})
         print(f"{rows[-1]['ratio']:14.2f}  {', '.join(f'{key} {value}' for key, value in case.items())}", flush=True)
 
 

@@ -161,6 +161,7 @@ def test_coarser_problems_keep_the_weight_of_every_cell():
     cost = aot.DistanceCost(rng.standard_normal((1000, 2)), rng.standard_normal((300, 2)), 1.0)
     problem = aot.Problem.build(cost, rng.random(1000), rng.random(300))
     finest, order = Scale.finest(problem, cost)
+    assert isinstance(finest.cost, PointCost)
     np.testing.assert_array_equal(np.sort(order.source), np.arange(1000))
     np.testing.assert_array_equal(finest.cost.x, cost.x[order.source])
     scales = all_scales(finest, 20)
@@ -169,8 +170,9 @@ def test_coarser_problems_keep_the_weight_of_every_cell():
         assert isinstance(scale.cost, PointCost)
         assert scale.source_weights.sum() == pytest.approx(problem.source_weights.sum(), rel=1e-12)
         assert scale.target_weights.sum() == pytest.approx(problem.target_weights.sum(), rel=1e-12)
-    starts = 1000 * np.arange(256) // 256
-    np.testing.assert_array_equal(scales[2].cost.x, finest.cost.x[starts])
+    starts, coarse = 1000 * np.arange(256) // 256, scales[2].cost
+    assert isinstance(coarse, PointCost)
+    np.testing.assert_array_equal(coarse.x, finest.cost.x[starts])
     np.testing.assert_allclose(scales[2].source_weights, np.add.reduceat(finest.source_weights, starts), rtol=1e-12)
 
 
