@@ -50,9 +50,9 @@ def of_chance(n: int, paying: float) -> np.ndarray:
     return costs - threshold(costs[:SAMPLE, :SAMPLE], paying)
 
 
-def compared(cost: Any, weights: str) -> dict[str, Any]:
+def compared(cost: Any, n: int, weights: str) -> dict[str, Any]:
     """What both ways of solving took."""
-    problem = aot.Problem.build(cost, *measure.weights(weights, cost.shape[0]))
+    problem = aot.Problem.build(cost, *measure.weights(weights, n))
     seconds: dict[str, float] = {}
     pivots: dict[str, float] = {}
     values = []
@@ -60,7 +60,7 @@ def compared(cost: Any, weights: str) -> dict[str, Any]:
         started = time.process_time()
         solution = solve_exact(problem, aot.Exact(), lambda _: None, limits)
         seconds[name] = min(seconds.get(name, np.inf), time.process_time() - started)
-        pivots[name] = solution.iterations / cost.shape[0]
+        pivots[name] = solution.iterations / n
         values.append(solution.value)
     assert np.ptp(values) <= 1e-9 * abs(values[0])
     return {"processor_seconds": seconds, "pivots_a_point": pivots, "ratio": seconds["with"] / seconds["without"]}
@@ -96,11 +96,10 @@ def main() -> None:
     for case in cases:
         n, paying = case["n"], case["paying"]
         if case["cost"] == "random":
-            cost = aot.Problem.build(of_chance(n, paying)).cost
+            cost = of_chance(n, paying)
         else:
-            given = of_points(n, case["dimension"], case["shift"], paying, case["cost"] == "matrix")
-            cost = aot.Problem.build(given).cost
-        rows.append(case | compared(cost, case["weights"]))
+            cost = of_points(n, case["dimension"], case["shift"], paying, case["cost"] == "matrix")
+        rows.append(case | compared(cost, n, case["weights"]))
         measure.write_json(RESULTS, {"runs": [*others, header | {"measurements": rows}]})
         print(f"{rows[-1]['ratio']:14.2f}  {', '.join(f'{key} {value}' for key, value in case.items())}", flush=True)
 

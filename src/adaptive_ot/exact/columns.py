@@ -31,10 +31,11 @@ FIRST_KEEP = 16
 NEAR_KEEP = 12
 LATER_KEEP = 8
 
-# The problem this many scales coarser tells whether mass stays near: whether this share of the pairs in its plan is
-# among the few cheapest of a point. Among more than this many points times 4^d, it does not.
+# The problem this many scales coarser tells whether mass stays near: whether this share of the pairs in its plan
+# (of points, or of a matrix) is among the few cheapest of a point. Among more than this many points times 4^d, mass
+# does not.
 COARSER = 2
-MOST, MOST_LISTED, CHEAPEST = 0.88, 0.6, 4
+MOST, MOST_LISTED, CHEAPEST = 0.85, 0.6, 4
 NEAR_POINTS = 128
 
 # Clouds of this many times the coarsest problem are solved sooner without it.
