@@ -1,4 +1,4 @@
-"""Point clouds solved scale by scale: the coarse problems change the way to the answer, never the answer."""
+"""Problems solved scale by scale: the coarse problems change the way to the answer, never the answer."""
 
 from __future__ import annotations
 
@@ -104,6 +104,28 @@ def test_classes_count_as_coordinates():
 
 
 @pytest.mark.usefixtures("many_scales")
+@pytest.mark.parametrize("weights", ["equal", "random", "with zeros"])
+@pytest.mark.parametrize("kind", ["shifted", "random", "forbidden pairs", "all equal", "float32", "one column"])
+def test_matrices(kind, weights):
+    rng = np.random.default_rng(sum(map(ord, kind + weights)))
+    n, m = 60, 1 if kind == "one column" else 50
+    matrix = rng.standard_normal((n, m))
+    if kind in ("shifted", "forbidden pairs"):
+        matrix = problems.distance_matrix(rng.standard_normal((n, 3)), rng.standard_normal((m, 3)) + 5, 11.5)
+    if kind == "forbidden pairs":
+        matrix[rng.random((n, m)) < 0.8] = np.inf
+    if kind == "all equal":
+        matrix[:] = -1.0
+    instance = Instance(matrix, weights_of(weights, rng, n), weights_of(weights, rng, m))
+    if kind == "float32":
+        single = matrix.astype(np.float32)
+        exact = reference_value(*instance._replace(cost=single.astype(np.float64)))
+        assert aot.solve(single, *instance[1:]).value == pytest.approx(exact, rel=1e-6)
+    else:
+        solve_checked(instance, cost_scale=max(1.0, abs(matrix[np.isfinite(matrix)]).max()))
+
+
+@pytest.mark.usefixtures("many_scales")
 @pytest.mark.parametrize("mass", [0.4, 1.0])
 def test_prescribed_mass(mass):
     rng = np.random.default_rng(4)
@@ -139,6 +161,7 @@ def test_coarser_problems_keep_the_weight_of_every_cell():
     cost = aot.DistanceCost(rng.standard_normal((1000, 2)), rng.standard_normal((300, 2)), 1.0)
     problem = aot.Problem.build(cost, rng.random(1000), rng.random(300))
     finest, order = Scale.finest(problem, cost)
+    assert isinstance(finest.cost, PointCost)
     np.testing.assert_array_equal(np.sort(order.source), np.arange(1000))
     np.testing.assert_array_equal(finest.cost.x, cost.x[order.source])
     scales = all_scales(finest, 20)
@@ -147,9 +170,24 @@ def test_coarser_problems_keep_the_weight_of_every_cell():
         assert isinstance(scale.cost, PointCost)
         assert scale.source_weights.sum() == pytest.approx(problem.source_weights.sum(), rel=1e-12)
         assert scale.target_weights.sum() == pytest.approx(problem.target_weights.sum(), rel=1e-12)
-    starts = 1000 * np.arange(256) // 256
-    np.testing.assert_array_equal(scales[2].cost.x, finest.cost.x[starts])
+    starts, coarse = 1000 * np.arange(256) // 256, scales[2].cost
+    assert isinstance(coarse, PointCost)
+    np.testing.assert_array_equal(coarse.x, finest.cost.x[starts])
     np.testing.assert_allclose(scales[2].source_weights, np.add.reduceat(finest.source_weights, starts), rtol=1e-12)
+
+
+def test_scales_spare_pivots_where_mass_moves_far():
+    rng = np.random.default_rng(8)
+    n, reach = 1500, 20.0  # everything pays
+    x, z = rng.standard_normal((n, 4)), rng.standard_normal((n, 4)) + 1
+    points = aot.solve(aot.DistanceCost(x, z, reach))
+    matrix = problems.distance_matrix(x, z, reach)
+    dense, uniform = aot.solve(matrix), np.full(n, 1 / n)
+    cheapest_first = solve_exact(
+        aot.Problem.build(matrix, uniform, uniform), aot.Exact(), lambda _: None, Limits(coarsest_points=n)
+    )
+    assert [points.value, dense.value] == pytest.approx([cheapest_first.value] * 2, rel=1e-12)
+    assert max(points.iterations, dense.iterations) < 25 * n < cheapest_first.iterations
 
 
 @pytest.mark.parametrize("shift", [0.0, 2.0])

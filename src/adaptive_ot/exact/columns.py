@@ -11,11 +11,11 @@ import numpy as np
 
 from adaptive_ot._progress import Progress
 from adaptive_ot._validation import LARGEST
-from adaptive_ot.costs import PointCost
+from adaptive_ot.costs import ArrayCost, PointCost
 from adaptive_ot.exact.cells import CellPricing
 from adaptive_ot.exact.certificate import Exact, certified
 from adaptive_ot.exact.limits import LIMITS, Limits
-from adaptive_ot.exact.multiscale import Order, Scale, all_scales, between, part_of
+from adaptive_ot.exact.multiscale import Order, Scale, all_scales, has_scales, part_of
 from adaptive_ot.exact.pricing import DensePricing, ListedPricing, Pairs, PointPricing, Pricing, Violated
 from adaptive_ot.exact.scan import pairs_below
 from adaptive_ot.exact.sharded import SharedPoints, SharedPricing, is_worth_sharing
@@ -25,15 +25,18 @@ from adaptive_ot.marginals import Bound
 from adaptive_ot.problem import Problem
 from adaptive_ot.solution import Solution
 
-# How many pairs of lowest reduced cost are kept per node in the first round and in later rounds.
+# How many pairs of lowest reduced cost are kept per node in the first round (without and with potentials of a coarser
+# problem) and in later rounds.
 FIRST_KEEP = 16
+NEAR_KEEP = 12
 LATER_KEEP = 8
 
-# A coarse problem of at least this many points in this many dimensions tells whether mass stays near: whether nearly
-# all pairs in its plan are among the cheapest.
-MANY = 32 * FIRST_KEEP
-SPACE = 3
-NEARLY_ALL = 0.99
+# The problem this many scales coarser tells whether mass stays near: whether this share of the pairs in its plan
+# (of points, or of a matrix) is among the few cheapest of a point. Among more than this many points times 4^d, mass
+# does not.
+COARSER = 2
+MOST, MOST_LISTED, CHEAPEST = 0.85, 0.6, 4
+NEAR_POINTS = 128
 
 # Clouds of this many times the coarsest problem are solved sooner without it.
 FEW = 8
@@ -114,22 +117,22 @@ def solve_adaptive(problem: Problem, solver: Exact, report: Callable[[Progress],
 def find_optimum(
     problem: Problem, solver: Exact, base: float, report: Callable[[Progress], None], limits: Limits
 ) -> Optimum:
-    """The optimum with `base` subtracted from all costs; between points, coarser problems are solved first."""
+    """The optimum with `base` subtracted from all costs; coarser problems are solved first."""
     generation = ColumnGeneration(problem, solver, base, report, limits)
     cost, whole = problem.cost, pricing_for(problem.cost, base, limits)
     weights = problem.source_weights, problem.target_weights
-    if not isinstance(cost, PointCost) or whole.complete or max(cost.shape) <= FEW * limits.coarsest_points:
+    if not has_scales(cost) or whole.complete or max(cost.shape) <= FEW * limits.coarsest_points:
         return generation.optimum(whole, *weights)
     finest, order = Scale.finest(problem, cost)
     scales = all_scales(finest, limits.coarsest_points)
     pricing = pricing_for(scales[0].cost, base, limits)
-    optimum = generation.optimum(pricing, *scales[0][1:])
-    for coarse, fine in pairwise(scales):
-        if generation.stays_near(pricing, optimum):
+    optimum = generation.optimum(pricing, *scales[0].weights)
+    for finer, (coarse, fine) in zip(range(len(scales) - 1, 0, -1), pairwise(scales), strict=True):
+        if finer == COARSER and generation.stays_near(pricing, optimum):
             # In the order of cells, ever nearer partners come one after the other, and all of them are inserted.
             return generation.optimum(whole, *weights)
         start, pricing = generation.extended(optimum, coarse, fine), pricing_for(fine.cost, base, limits)
-        optimum = generation.optimum(pricing, *fine[1:], start)
+        optimum = generation.optimum(pricing, *fine.weights, start)
     return optimum.unordered(order)
 
 
@@ -170,6 +173,11 @@ class ColumnGeneration:
             self.round += 1
             self.arcs += found.rows.size
             simplex.add_arcs(found.rows, found.columns, found.costs - self.base)
+            if start is not None:
+                (f, g), start = start, None
+                reduced = found.costs - self.base - f[found.rows] - g[found.columns]
+                step = float(np.median(np.abs(reduced))) if reduced.size else 0.0
+                simplex.approach(np.append(f, g), step, self.max_pivots, lambda: self.pivoted(simplex))
             within_limit = simplex.optimise(self.max_pivots, lambda: self.pivoted(simplex))
             idle, self.pivots = found.rows.size > 0 and simplex.pivots == self.pivots, simplex.pivots
             f, g = (np.minimum(potential, 0.0) for potential in simplex.potentials())
@@ -189,7 +197,7 @@ class ColumnGeneration:
         They include at least one for `every_point` that has any.
         """
         lift = self.base - f.min(initial=0.0) - g.min(initial=0.0)  # enough to make every pair below the base negative
-        found = pricing.violated(f + lift, g, FIRST_KEEP, self.priced)
+        found = pricing.violated(f + lift, g, NEAR_KEEP, self.priced)
         found = only(found, found.costs < self.base)
         if not every_point:
             return found
@@ -204,28 +212,31 @@ class ColumnGeneration:
         return Violated(np.concatenate(rows), np.concatenate(columns), np.concatenate(costs), found.target_minimum)
 
     def stays_near(self, pricing: Pricing, optimum: Optimum) -> bool:
-        """Whether the cheapest pairs of every point carry the plan of a coarse problem, and so that of the finest.
+        """Whether few of the cheapest pairs of every point carry the plan of a coarse problem, and so of the finest.
 
-        In the plane this does not follow: mass moves ever farther, compared with the distances of the points.
+        Among many points in few dimensions this does not follow: mass moves ever farther, compared with the distances
+        of the points.
         """
         (n, m), cost = pricing.shape, pricing.cost
-        if min(n, m) < MANY or cost.x.shape[1] + cost.p.shape[1] < SPACE:
+        in_space = isinstance(cost, PointCost)
+        if in_space and max(self.shape) > NEAR_POINTS << 2 * (cost.x.shape[1] + cost.p.shape[1]):
             return False
         unlisted = pricing_for(cost, self.base, self.limits._replace(searched_entries=0))  # a list would have all pairs
-        cheapest = unlisted.cheapest(self.base, FIRST_KEEP, self.priced)
+        cheapest = unlisted.cheapest(self.base, CHEAPEST, self.priced)
         self.round += 1
         rows, columns, _, _ = carrying_pairs(optimum.tree, n, *real_flows(optimum.tree, optimum.weights))
         cheap = np.isin(rows * m + columns, cheapest.rows * m + cheapest.columns)
-        return int(np.count_nonzero(cheap)) >= NEARLY_ALL * rows.size
+        return int(np.count_nonzero(cheap)) >= (MOST if in_space else MOST_LISTED) * rows.size
 
     def extended(self, optimum: Optimum, coarse: Scale, fine: Scale) -> tuple[np.ndarray, np.ndarray]:
         """The potentials of a coarse optimum at the points of a finer scale: their c-transforms."""
-        f, g = optimum.source_potential, optimum.target_potential
-        of_targets = between(coarse.cost, fine.cost)
-        of_sources = between(coarse.cost.transposed(), fine.cost.transposed())
-        return self.transform(of_sources, g), self.transform(of_targets, f)
+        rows, columns = map(np.arange, fine.cost.shape)
+        of_sources = part_of(fine.cost, rows, coarse.columns).transposed()
+        f = self.transform(of_sources, optimum.target_potential)
+        of_targets = part_of(fine.cost, coarse.rows, columns)
+        return f, self.transform(of_targets, optimum.source_potential)
 
-    def transform(self, cost: PointCost, f: np.ndarray) -> np.ndarray:
+    def transform(self, cost: PointCost | ArrayCost, f: np.ndarray) -> np.ndarray:
         """The c-transform: the lowest C_ij - f_i of every target, at most 0."""
         pricing = pricing_for(cost, self.base, self.limits)
         lowest = pricing.lowest_of_targets(f + self.base, np.zeros(cost.shape[1]), self.priced)

@@ -31,7 +31,7 @@ class Limits(NamedTuple):
     points_in_cells
         Point clouds in R^d are priced cell by cell if one has at least this many points times 4^d.
     coarsest_points
-        The coarsest scale of clouds has at most this many points; clouds of up to eight times as many have no scales.
+        The coarsest scale has at most this many points a side; problems of up to eight times as many have no scales.
     shared_pairs
         The processes of a group share the pricing of at least this many pairs.
     """

@@ -292,7 +292,7 @@ class DensePricing(KernelPricing):
 
     def __init__(self, cost: ArrayCost, limits: Limits = LIMITS) -> None:
         super().__init__(cost, limits)
-        self.array = cost.array
+        self.array = np.ascontiguousarray(cost.array)
         self.rows_per_round = max(1, ENTRIES_PER_ROUND // max(1, cost.shape[1]))
 
     def scanner(self, f: np.ndarray, g: np.ndarray) -> Callable[..., None]:

@@ -35,6 +35,9 @@ PRECISION = 1e-13
 # After this many pivots per node (most problems take five to ten in total), the simplex checks that it makes progress.
 PIVOTS_PER_NODE = 20
 
+# From one step to the next of an approach to an optimum, the cost of leaving a point out rises by this factor.
+RISE = 4.0
+
 # About this many elementary steps (arcs priced, nodes moved) pass between two checks of the clock and of Ctrl-C.
 WORK_PER_CALL = 20_000_000
 
@@ -335,6 +338,29 @@ class NetworkSimplex:
         self._cursor = self.arcs.tail.size if rows.size else 0
         new = zip(self.arcs, (rows, columns + self.sources, costs), strict=True)
         self.arcs = Arcs(*(np.append(side, more.astype(side.dtype)) for side, more in new))
+
+    def approach(
+        self, potential: np.ndarray, step: float, max_pivots: int, report: Callable[[], None] = lambda: None
+    ) -> None:
+        """Pivot towards an optimum that is expected near these potentials (at most 0; sources, then targets).
+
+        The slack tree has potentials of 0, under which the first pivots join points that should not meet. Therefore,
+        slack arcs cost the given potentials at first, plus a step, which grows until those in the tree cost nothing.
+        """
+        root = self.tree.parent.size - 1
+        while step > 0:
+            slack = np.minimum(potential + step, 0.0)
+            self._charge(slack)
+            if not self.optimise(max_pivots, report) or not slack[self.tree.parent[:root] == root].any():
+                break
+            step *= RISE
+        self._charge(np.zeros(root))
+
+    def _charge(self, slack: np.ndarray) -> None:
+        """Let the slack arcs have these costs."""
+        self.arcs.cost[: slack.size] = slack
+        at_root = np.flatnonzero(self.tree.parent[:-1] == slack.size)
+        self.tree.cost[at_root] = slack[at_root]
 
     def optimise(self, max_pivots: int, report: Callable[[], None] = lambda: None) -> bool:
         """Pivot to optimality over the current arcs; False if `max_pivots` in total came first.
