@@ -108,7 +108,7 @@ def test_what_is_reported(trained):
     assert {now.loading for now in reports} >= {"images of clear: 100 of 240", "images of faint: 200 of 240", None}
     for now in reports:
         assert all(type(value) is float for value in now.losses.values())
-        names = {"cross_entropy", "transport", "mass", "unsolved", "plan_purity"}
+        names = {"cross_entropy", "transport", "mass", "unsolved", "overlap", "plan_purity"}
         assert set(now.losses) == (names if now.loading is None else set())
     assert [now.accuracy is None for now in reports if now.loading is None] == [True] + 7 * [False]
     assert reports[-1].accuracy == result.accuracy

@@ -37,8 +37,9 @@ def settings_of(cost: Any, **changes: Any) -> TransportSettings:
 
 
 def make_method(name: str, **changes: Any) -> AOT:
+    """A method with its defaults, but for those changed; presence, which replaces the plan, has tests of its own."""
     defaults = METHODS[name].defaults()
-    method = METHODS[name](type(defaults)(**vars(defaults) | changes), FEATURES, CLASSES)
+    method = METHODS[name](type(defaults)(**vars(defaults) | {"presence": "ignored"} | changes), FEATURES, CLASSES)
     assert isinstance(method, AOT)
     return method
 
@@ -500,3 +501,87 @@ def test_a_checkpoint_without_identities_has_no_neighbours():
     assert (restored.demand == method.demand).all()
     found = restored.neighbours.mean_guesses(*drawn(1, 0))
     torch.testing.assert_close(found, drawn(1, 0)[1])
+
+
+# Presence of the classes
+
+
+def judged(demand: list[float], progress: float = 0.5, **changes: Any) -> tuple[Pair, AOT]:
+    """A pair and a method that has seen this demand, in units of an equal share."""
+    pair, method = make_pair()._replace(progress=progress), make_method("aot", presence="estimated", **changes)
+    method.demand = torch.tensor(demand, dtype=torch.float64) / CLASSES
+    return pair, method
+
+
+@pytest.mark.parametrize(
+    ("demand", "progress", "expected"),
+    [
+        ([1.0, 1.0, 1.0], 0.5, 1.0),
+        ([0.6, 0.6, 1.8], 0.5, 1.0),
+        ([1.5, 1.5, 0.0], 0.5, (2 / 3 - 0.65) / 0.2),
+        ([1.5, 1.1, 0.4], 0.5, (2.5 / 3 - 0.65) / 0.2),
+        ([2.8, 0.1, 0.1], 0.5, 0.0),
+        ([1.0, 1.0, 1.0], 0.25, 0.5),
+        ([1.0, 1.0, 1.0], 0.2, 0.0),
+        ([1.0, 1.0, 1.0], 0.0, 0.0),
+    ],
+)
+def test_the_overlap_is_judged_by_demand_once_the_source_is_known(demand, progress, expected):
+    pair, method = judged(demand, progress)
+    assert method.overlap(pair.progress).item() == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize(("demand", "progress"), [([2.8, 0.1, 0.1], 0.5), ([1.0, 1.0, 1.0], 0.1)])
+def test_without_overlap_nothing_changes(demand, progress):
+    pair, method = judged(demand, progress)
+    plain = make_method("aot")
+    plain.demand = method.demand.clone()
+    found, expected = method.alignment(pair), plain.alignment(pair)
+    assert found.plan is not None
+    torch.testing.assert_close(found.plan, expected.plan, rtol=0, atol=1e-9)
+    assert found.loss.item() == pytest.approx(expected.loss.item(), rel=1e-9)
+
+
+def test_at_full_overlap_all_targets_are_matched_for_the_cross_entropy():
+    """The plan is that of a cost lower by the reward, the loss that of the cross-entropy, both by hand."""
+    pair, method = judged([1.0, 1.0, 1.0], neighbours=0, ramp=False)
+    weights = method.source_weights(pair)
+    found = method.alignment(pair)
+    costs = joint_cost(pair, method.settings)
+    rewarded = (costs.detach() - 0.5 * method.settings.beta).numpy()
+    epsilon = method.settings.epsilon * method.settings.beta / CLASSES
+    by_hand = aot.solve(rewarded, weights.numpy(), solver=aot.Entropic(epsilon, tolerance=1e-9)).plan
+    assert found.plan is not None
+    np.testing.assert_allclose(found.plan.numpy(), by_hand, atol=1e-6)
+    abstaining = make_method("aot", neighbours=0).alignment(pair).plan
+    assert abstaining is not None
+    assert found.plan.sum() > abstaining.sum() + 0.1
+    classes = torch.nn.functional.one_hot(pair.source_labels, CLASSES).double()
+    own, log = pair.target_logits.softmax(1), pair.target_logits.log_softmax(1)
+    expected = (found.plan * (costs + method.settings.beta * classes @ (own - log).T)).sum()
+    assert found.loss.item() == pytest.approx(expected.item(), rel=1e-9)
+    assert found.terms["overlap"] == pytest.approx(1.0)
+
+
+def test_a_sure_and_wrong_network_is_corrected_at_full_overlap_only():
+    """Agreement has no gradient where the network is sure; cross-entropy has."""
+    wrong = torch.nn.functional.one_hot((torch.arange(9) + 1) % CLASSES, CLASSES).double() * 40
+    gradients = []
+    for demand in ([1.0, 1.0, 1.0], [2.8, 0.1, 0.1]):
+        pair, method = judged(demand, neighbours=0, ramp=False)
+        pair = pair._replace(target_logits=wrong.clone().requires_grad_())
+        gradients.append(torch.autograd.grad(method.alignment(pair).loss, pair.target_logits)[0].abs().max().item())
+    assert gradients[0] > 1e-3
+    assert gradients[1] < 1e-9
+
+
+def test_demand_comes_from_the_plan_that_may_abstain():
+    pair, method = judged([1.0, 1.0, 1.0], rooms="equal")
+    plain = make_method("aot")
+    plain.demand = method.demand.clone()
+    weights = method.source_weights(pair)
+    plan = make_method("aot").alignment(pair).plan
+    assert plan is not None
+    plain.update(pair, plan, weights)
+    method.alignment(pair)
+    torch.testing.assert_close(method.demand, plain.demand, rtol=1e-6, atol=1e-9)

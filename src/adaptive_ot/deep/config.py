@@ -159,6 +159,8 @@ def configure(
         rule = f"needs a method with published settings for '{dataset}'"
         raise InvalidInput("published", rule, f"'{name}'", f"There are settings for: {listed}.")
     of_method = of_methods.get(name, {}) | (of_papers[name] if published else {}) | asked
+    if values.get("unknown") == "keep" and hasattr(method.defaults(), "presence"):
+        of_method = {"presence": "ignored"} | of_method  # unknown images must not be matched, however full the overlap
     filled = filled_in(method.defaults(), of_method, f"setting of method '{name}'")
     method(filled, 2, 2)  # a small one, which refuses settings that make no sense
     _refuse_idle(method, filled, asked)

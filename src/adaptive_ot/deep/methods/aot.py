@@ -4,11 +4,12 @@
 with constants for every dataset (`published` in the presets). The default is its scale-free form, in which distances
 count relative to their median, and the entropy relative to the chance to guess a class, so that one setting can serve
 every network and dataset. Too little entropy trusts early predictions too much where classes are few; too much mixes
-classes where they are many. Three additions are not in the paper:
+classes where they are many. Four additions are not in the paper:
 
 - the ramp: the loss has little weight at first, since wrong predictions of an untrained network reinforce themselves;
 - class capacities (the setting `rooms`): classes that are frequent in the target and fully used may send more;
-- neighbours: as the run goes on, the plan uses the mean prediction of similar target images.
+- neighbours: as the run goes on, the plan uses the mean prediction of similar target images;
+- presence: where nearly all classes are found in the target, everything is matched, and the loss is bolder.
 
 DeepJDOT, JUMBOT and m-POT are subclasses, so that each addition can be tried with them; by default they have none.
 """
@@ -24,8 +25,8 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import Range
-from adaptive_ot.deep.methods.method import Pair, ramp
-from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings
+from adaptive_ot.deep.methods.method import Alignment, Pair, ramp
+from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings, batch_plan
 
 # Share of the running mean of the demand that remains after a step.
 MEMORY = 0.95
@@ -33,24 +34,38 @@ MEMORY = 0.95
 # Number of recent target images that `neighbours` are found among.
 REMEMBERED = 700
 
+# A class is absent from the target if its demand, in units of an equal share, is below the first number, and present
+# from the second on; likewise the overlap of the domains is partial or full by the share of the present classes.
+PRESENT = 0.2, 0.6
+FULL = 0.65, 0.85
+
+# The part of the run in which presence begins to count: before, the network knows the source too little.
+JUDGED = 0.2, 0.3
+
+# What a match is worth at full overlap, in units of beta: enough that nearly every pair pays.
+REWARD = 0.5
+
 # The identity of an empty place; images have numbers from 0.
 NOBODY = -1
 
 
 @dataclass(frozen=True, kw_only=True)
 class AOTSettings(TransportSettings):
-    """The settings of every transport method, and the three additions."""
+    """The settings of every transport method, and the four additions."""
 
     ramp: bool = False  # whether the weight of the loss rises during the run, as in the adversarial methods
     rooms: Literal["equal", "grown"] = "equal"  # class capacities, with "at-most"; recorded runs have this name
     neighbours: Annotated[int, Range(0, REMEMBERED)] = 0  # nearest target images whose predictions are averaged
+    presence: Literal["ignored", "estimated"] = "ignored"  # of the classes in the target, with "at-most"
 
 
 class AOT(TransportMethod):
     """Row and column sums of the plan are at most the weights; costs have both signs."""
 
     settings: AOTSettings
-    needs = MappingProxyType({**TransportMethod.needs, "rooms": ("marginals", ("at-most",))})
+    needs = MappingProxyType(
+        {**TransportMethod.needs, "rooms": ("marginals", ("at-most",)), "presence": ("marginals", ("at-most",))}
+    )
     demand: torch.Tensor
 
     @classmethod
@@ -64,14 +79,23 @@ class AOT(TransportMethod):
             ramp=True,
             rooms="grown",
             neighbours=10,
+            presence="estimated",
         )
 
     def __init__(self, settings: AOTSettings, features: int, classes: int) -> None:
         super().__init__(settings, features, classes)
-        self.capacities_grow = settings.rooms == "grown" and settings.marginals == "at-most"
+        adaptive = settings.marginals == "at-most"
+        self.capacities_grow = adaptive and settings.rooms == "grown"
+        self.presence_counts = adaptive and settings.presence == "estimated" and settings.cost != "cross-entropy"
         # Estimated capacity that each class needs; the total weight of the target is 1.
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
         self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
+
+    def alignment(self, pair: Pair) -> Alignment:
+        found = super().alignment(pair)
+        if self.presence_counts:
+            found.terms["overlap"] = self.overlap(pair.progress)
+        return found
 
     def loss_weight(self, progress: float) -> float:
         return ramp(progress) if self.settings.ramp else 1.0
@@ -116,13 +140,49 @@ class AOT(TransportMethod):
         predicted = pair.target_logits.softmax(1)
         if self.neighbours is not None:
             self.neighbours.remember(pair.target_features, predicted, pair.target_identities)
-        if self.capacities_grow:
+        if self.capacities_grow or self.presence_counts:
             members = functional.one_hot(pair.source_labels, self.classes).double()
             capacities, sent = weights @ members, plan.double().sum(1) @ members
             predicted_shares = pair.target_logits.double().softmax(1).mean(0)
             needed = predicted_shares * sent / capacities
             needed = torch.where(capacities > 0, needed, self.demand)  # unchanged if not in the batch
             self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
+
+    def revised(
+        self, pair: Pair, plan: torch.Tensor, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """At full overlap, reward every match, and lead the agreement of matched pairs over into their cross-entropy.
+
+        A plan that abstains cannot win back a class that the network has lost: nothing is matched with it. A reward
+        for every match brings it back, and agreement has no gradient where the network is sure and wrong, but
+        cross-entropy has. Where classes are missing, both would teach the network classes that are not there.
+        """
+        if not self.presence_counts or pair.progress <= JUDGED[0]:
+            return plan, cost
+        overlap = self.overlap(pair.progress).to(cost.dtype)
+        rewarded = plan_cost - overlap * self.settings.beta * REWARD
+        plan, _ = batch_plan(rewarded, weights, self.marginals, self.solver)
+        classes = functional.one_hot(pair.source_labels, self.classes).to(cost.dtype)
+        bolder = pair.target_logits.softmax(1) - pair.target_logits.log_softmax(1)
+        return plan, cost + overlap * self.settings.beta * classes @ bolder.T
+
+    def overlap(self, progress: float) -> torch.Tensor:
+        """How full the overlap of the domains is, from 0 to 1, by the share of the classes that seem present.
+
+        Judged by the demand of the plans that may abstain; plans that match everything would confirm themselves.
+        """
+        present = rise(self.demand * self.classes, PRESENT).mean()
+        return rise(present, FULL) * rise(torch.tensor(progress), JUDGED)
+
+
+def rise(values: torch.Tensor, between: tuple[float, float]) -> torch.Tensor:
+    """0 up to the first number, 1 from the second on, and linear between them.
+
+    >>> rise(torch.tensor([0.1, 0.3, 0.5]), (0.2, 0.4))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    low, high = between
+    return ((values - low) / (high - low)).clamp(0, 1)
 
 
 class Neighbours(nn.Module):

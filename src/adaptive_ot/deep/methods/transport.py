@@ -86,6 +86,7 @@ class TransportMethod(Method):
         plan_cost = cost if plan_pair is pair else add_classes(distances.detach(), plan_pair, self.settings)
         plan, unsolved = batch_plan(plan_cost, weights, self.marginals, self.solver)
         self.update(pair, plan, weights)
+        plan, cost = self.revised(pair, plan, cost, plan_cost, weights)
         transport = (plan * cost).sum()
         terms = {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}
         return Alignment(self.loss_weight(pair.progress) * transport, terms, plan)
@@ -107,6 +108,12 @@ class TransportMethod(Method):
 
     def update(self, pair: Pair, plan: torch.Tensor, weights: torch.Tensor) -> None:
         """Called with every plan."""
+
+    def revised(
+        self, pair: Pair, plan: torch.Tensor, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The plan and the cost of the loss, from the optimal plan, the cost with gradients and that of the plan."""
+        return plan, cost
 
     def loss_weight(self, progress: float) -> float:
         """Weight of the loss at this point of the run."""
