@@ -15,7 +15,9 @@ The file is a `digits` dataset: `adaptive-ot train --dataset digits --root data/
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import ndimage
@@ -25,7 +27,7 @@ SIDE, IMAGES = 28, 4000
 SMOOTH, STRENGTH, ANGLE = 2.0, 0.8, 40
 
 
-def as_bytes(images: list[np.ndarray] | np.ndarray) -> np.ndarray:
+def as_bytes(images: Iterable[Any]) -> np.ndarray:
     return np.stack(list(images)).clip(0, 255).astype(np.uint8)
 
 
