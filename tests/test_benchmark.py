@@ -117,8 +117,8 @@ def test_a_torn_line_is_ignored_and_rewritten(tmp_path, tail):
         (Study(TASKS, ("ours", "new"), 1, {"samples": 5}), "methods with theirs and without new."),
         (Study(TASKS, ("theirs", "ours"), 1, {"samples": 5}), "methods in another order."),
         (Study(TASKS[:1], ("ours", "theirs"), 1, {"samples": 5}), "tasks"),
-        (Study(TASKS, ("ours", "theirs"), 1, {"samples": 5, "drop": 1}), "drop None, not 1"),
-        (Study(TASKS, ("ours", "theirs"), 1, {}), "samples 5, not None"),
+        (Study(TASKS, ("ours", "theirs"), 1, {"samples": 5, "drop": 1}), "no drop (here 1)"),
+        (Study(TASKS, ("ours", "theirs"), 1, {}), "samples 5 (here none)"),
     ],
 )
 def test_another_plan_is_refused_by_what_differs(tmp_path, other, difference):

@@ -252,6 +252,15 @@ def test_selection_needs_networks_to_choose_among(here, capfd, top, rows, messag
     refused(capfd, ["benchmark", "deep", "plan.toml", "-o", "results", "--select"], in_plan(message))
 
 
+def test_runs_that_finished_without_networks_are_refused_before_the_others_train(here, monkeypatch, capfd):
+    plan, work = deep.prepare(write_plan(TOP), Path("results"))
+    work(plan.cells[0])
+    write_plan(f"{TOP}keep_checkpoints = true\n")
+    monkeypatch.setattr(deep, "train", None)
+    message = "output 'results' must hold the networks of its finished runs to select from; got 1 runs without"
+    refused(capfd, ["benchmark", "deep", "plan.toml", "-o", "results", "--select"], message)
+
+
 def test_a_failed_cell_has_its_message(here, monkeypatch, capsys):
     real = deep.train
 

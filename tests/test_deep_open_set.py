@@ -233,6 +233,20 @@ def test_the_page_and_the_command_show_every_score(folder, capsys):
     assert f"{100 * result['unmatched']['h_score']:.1f}" in shown
 
 
+def test_runs_of_aot_before_presence_go_on_without_it(folder, tmp_path):
+    before = {"source_classes": (), "unknown": "refuse", "settings": {"presence": "ignored"}}
+    config = configured(folder, **before, output=tmp_path / "run")
+    stop(config, 10)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    del record["config"]["settings"]["presence"]
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    settings = {**config.settings, "presence": "estimated"}
+    with pytest.raises(InvalidInput, match=r"no settings presence \(here 'estimated'\)"):
+        train(dataclasses.replace(config, settings=settings))
+    whole = train(dataclasses.replace(config, output=tmp_path / "whole"))
+    assert train(config).accuracy == whole.accuracy
+
+
 def test_runs_of_earlier_versions_go_on(folder, tmp_path):
     """Their records say nothing of unknown classes."""
     closed = {"source_classes": (), "unknown": "refuse", "output": tmp_path / "run", "method": "source-only"}

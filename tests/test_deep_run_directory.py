@@ -157,10 +157,10 @@ def test_another_environment_is_noted(config, monkeypatch):
     [
         ({"method": "dann"}, "method 'aot', not 'dann'"),
         ({"seed": 1, "iterations": 9}, "iterations 5000, not 9; seed 0, not 1"),
-        ({"settings": {"beta": 2.0, "kappa": 1}}, "settings beta 1.5, not 2.0; settings kappa None, not 1"),
+        ({"settings": {"beta": 2.0, "kappa": 1}}, "settings beta 1.5, not 2.0; no settings kappa (here 1)"),
         ({"target_classes": ("dog",)}, "target_classes without dog"),
         ({"evaluate_every": 10}, "evaluate_every 500, not 10"),
-        ({"data": {"source": "abc"}}, "data target 'def', not None"),
+        ({"data": {"source": "abc"}}, "data target 'def' (here none)"),
     ],
 )
 def test_another_run_is_refused_by_name(config, change, message):

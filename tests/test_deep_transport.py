@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 import adaptive_ot as aot
 from adaptive_ot.deep.methods import METHODS, Alignment, Pair
 from adaptive_ot.deep.methods.aot import AOT, REMEMBERED, Neighbours
-from adaptive_ot.deep.methods.transport import TransportSettings, joint_cost, squared_distances
+from adaptive_ot.deep.methods.transport import TransportSettings, batch_plan, joint_cost, squared_distances
 
 NAMES = ["aot", "deepjdot", "jumbot", "mpot"]
 FORMS = ["scale-free", "published", "cross-entropy"]
@@ -585,3 +585,19 @@ def test_demand_comes_from_the_plan_that_may_abstain():
     plain.update(pair, plan, weights)
     method.alignment(pair)
     torch.testing.assert_close(method.demand, plain.demand, rtol=1e-6, atol=1e-9)
+
+
+def test_a_plan_with_a_reward_that_misses_its_tolerance_is_told():
+    pair, method = judged([1.0, 1.0, 1.0], neighbours=0)
+    assert method.alignment(pair).terms["unsolved"] == 0
+    rewarded: list[torch.Tensor] = []
+
+    def second_fails(cost: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        plan, unsolved = batch_plan(cost, *rest)
+        rewarded.append(cost)
+        return plan, torch.ones_like(unsolved)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("adaptive_ot.deep.methods.aot.batch_plan", second_fails)
+        assert method.alignment(pair).terms["unsolved"] == 1
+    assert len(rewarded) == 1

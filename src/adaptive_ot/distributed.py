@@ -30,6 +30,7 @@ OF_SOURCES, OF_TARGETS = ("source_marginal", "source_potential"), ("target_margi
 COUNTS = "iterations", "status"
 
 DIVIDED = "Only the sources, and their weights, are divided among the processes."
+ALIKE = "Every process has sources of its own, but all of the same kind."
 WITHOUT_POINTS = "Pass DistanceCost(my_points, z, reach), or solve the whole matrix in one process."
 
 
@@ -109,7 +110,8 @@ def check_same(descriptions: list[Message], remedy: str = DIVIDED) -> None:
         for argument, here in description["same"].items():
             if here != first[argument]:
                 given = f"{first[argument]} in process 0 and {here} in process {rank}"
-                raise InvalidInput(argument, "must be the same in every process of the group", given, remedy)
+                rule = "must be the same in every process of the group"
+                raise InvalidInput(argument, rule, given, ALIKE if argument in ("x", "p") else remedy)
 
 
 class Meeting(NamedTuple):

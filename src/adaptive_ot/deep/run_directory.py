@@ -46,6 +46,9 @@ FREE = ("output", "root", "weights", "device", "workers", "storage", "checkpoint
 # Fields that earlier versions did not have, with the values they worked with: their runs can go on.
 ADDED = {"source_classes": [], "unknown": "refuse"}
 
+# Likewise settings of methods.
+ADDED_SETTINGS = {"presence": "ignored"}
+
 # Everything else in a line of the metrics is a number.
 KINDS = {"step": Natural, "per_class": dict[str, float]}
 
@@ -169,7 +172,9 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def decisive(config: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a recorded config that the result depends on."""
-    return {name: value for name, value in config.items() if name not in FREE and ADDED.get(name, ...) != value}
+    kept = {name: value for name, value in config.items() if name not in FREE and ADDED.get(name, ...) != value}
+    settings = config["settings"].items()
+    return kept | {"settings": {name: value for name, value in settings if ADDED_SETTINGS.get(name, ...) != value}}
 
 
 def _identity(record: Mapping[str, Any]) -> dict[str, Any]:

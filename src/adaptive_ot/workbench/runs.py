@@ -189,6 +189,10 @@ def _finite(text: str) -> float:
     return value
 
 
+# The value of a name that a record does not have.
+NOTHING = object()
+
+
 def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
     """The values of `there` that differ from those of `here`, by name.
 
@@ -198,12 +202,14 @@ def differences(here: dict[str, Any], there: dict[str, Any]) -> list[str]:
     ['seeds 3, not 2']
     >>> differences({"tasks": ["a", "b"]}, {"tasks": ["b", "c"]})
     ['tasks with c and without a']
+    >>> differences({"seeds": 2}, {})
+    ['no seeds (here 2)']
     """
-    ours, theirs, nothing = flat(here), flat(there), object()
+    ours, theirs = flat(here), flat(there)
     return [
-        _difference(name, theirs.get(name), ours.get(name))
+        _difference(name, theirs.get(name, NOTHING), ours.get(name, NOTHING))
         for name in ours | theirs
-        if ours.get(name, nothing) != theirs.get(name, nothing)
+        if ours.get(name, NOTHING) != theirs.get(name, NOTHING)
     ]
 
 
@@ -216,6 +222,10 @@ def flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _difference(name: str, there: Any, here: Any) -> str:
+    if there is NOTHING:
+        return f"no {name} (here {describe(here)})"
+    if here is NOTHING:
+        return f"{name} {describe(there)} (here none)"
     if not (isinstance(there, list) and isinstance(here, list)):
         return f"{name} {describe(there)}, not {describe(here)}"
     more, less = ([str(each) for each in one if each not in other] for one, other in ((there, here), (here, there)))

@@ -86,7 +86,7 @@ class AOT(TransportMethod):
         super().__init__(settings, features, classes)
         adaptive = settings.marginals == "at-most"
         self.capacities_grow = adaptive and settings.rooms == "grown"
-        self.presence_counts = adaptive and settings.presence == "estimated" and settings.cost != "cross-entropy"
+        self.presence_counts = adaptive and settings.presence == "estimated"
         # Estimated capacity that each class needs; the total weight of the target is 1.
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
         self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
@@ -149,8 +149,14 @@ class AOT(TransportMethod):
             self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
 
     def revised(
-        self, pair: Pair, plan: torch.Tensor, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+        self,
+        pair: Pair,
+        plan: torch.Tensor,
+        unsolved: torch.Tensor,
+        cost: torch.Tensor,
+        plan_cost: torch.Tensor,
+        weights: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """At full overlap, reward every match, and lead the agreement of matched pairs over into their cross-entropy.
 
         A plan that abstains cannot win back a class that the network has lost: nothing is matched with it. A reward
@@ -158,13 +164,17 @@ class AOT(TransportMethod):
         cross-entropy has. Where classes are missing, both would teach the network classes that are not there.
         """
         if not self.presence_counts or pair.progress <= JUDGED[0]:
-            return plan, cost
+            return plan, cost, unsolved
         overlap = self.overlap(pair.progress).to(cost.dtype)
+        if overlap.device.type == "cpu" and overlap == 0:  # a GPU goes on without an answer to the host
+            return plan, cost, unsolved
         rewarded = plan_cost - overlap * self.settings.beta * REWARD
-        plan, _ = batch_plan(rewarded, weights, self.marginals, self.solver)
-        classes = functional.one_hot(pair.source_labels, self.classes).to(cost.dtype)
-        bolder = pair.target_logits.softmax(1) - pair.target_logits.log_softmax(1)
-        return plan, cost + overlap * self.settings.beta * classes @ bolder.T
+        plan, also_unsolved = batch_plan(rewarded, weights, self.marginals, self.solver)
+        if self.settings.cost != "cross-entropy":
+            classes = functional.one_hot(pair.source_labels, self.classes).to(cost.dtype)
+            bolder = pair.target_logits.softmax(1) - pair.target_logits.log_softmax(1)
+            cost = cost + overlap * self.settings.beta * classes @ bolder.T
+        return plan, cost, torch.maximum(unsolved, also_unsolved)
 
     def overlap(self, progress: float) -> torch.Tensor:
         """How full the overlap of the domains is, from 0 to 1, by the share of the classes that seem present.

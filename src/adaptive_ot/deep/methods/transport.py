@@ -86,7 +86,7 @@ class TransportMethod(Method):
         plan_cost = cost if plan_pair is pair else add_classes(distances.detach(), plan_pair, self.settings)
         plan, unsolved = batch_plan(plan_cost, weights, self.marginals, self.solver)
         self.update(pair, plan, weights)
-        plan, cost = self.revised(pair, plan, cost, plan_cost, weights)
+        plan, cost, unsolved = self.revised(pair, plan, unsolved, cost, plan_cost, weights)
         transport = (plan * cost).sum()
         terms = {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}
         return Alignment(self.loss_weight(pair.progress) * transport, terms, plan)
@@ -110,10 +110,16 @@ class TransportMethod(Method):
         """Called with every plan."""
 
     def revised(
-        self, pair: Pair, plan: torch.Tensor, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The plan and the cost of the loss, from the optimal plan, the cost with gradients and that of the plan."""
-        return plan, cost
+        self,
+        pair: Pair,
+        plan: torch.Tensor,
+        unsolved: torch.Tensor,
+        cost: torch.Tensor,
+        plan_cost: torch.Tensor,
+        weights: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The plan of the loss, its cost with gradients, and whether a solver missed its tolerance."""
+        return plan, cost, unsolved
 
     def loss_weight(self, progress: float) -> float:
         """Weight of the loss at this point of the run."""

@@ -99,6 +99,7 @@ def prepare(path: Path, output: Path, *, selects: bool = False) -> tuple[Study, 
             if not content.keep_checkpoints:
                 given, remedy = "false", "Add `keep_checkpoints = true`."
                 raise InvalidInput("keep_checkpoints", "must be true to select from the networks", given, remedy)
+        _refuse_without_networks(output)
     return assemble(content, output)
 
 
@@ -124,6 +125,16 @@ def configuration(row: Row, output: Path) -> Config:
     return DeepBenchmark({name: row.options}, output).config(
         Cell(dataset, row.tasks[0].replace(":", ARROW), name, row.seeds[0])
     )
+
+
+def _refuse_without_networks(output: Path) -> None:
+    """Refuse a benchmark whose finished runs did not keep their networks: they are not trained again."""
+    finished = [run.parent for run in (output / "runs").glob("*/result.json")]
+    without = [run for run in finished if not (run / CHECKPOINTS).is_dir()]
+    if without:
+        rule, given = "must hold the networks of its finished runs to select from", f"{len(without)} runs without"
+        remedy = "Choose a new directory: these runs finished before the study said keep_checkpoints = true."
+        raise InvalidInput(f"output '{output}'", rule, given, remedy)
 
 
 def directory_of(cell: Cell, output: Path) -> Path:
