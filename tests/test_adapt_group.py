@@ -210,7 +210,7 @@ REFUSED = {
     "wrong everywhere": ("InvalidInput: kappa must be",),
     "differs": ("InvalidInput: group must have processes that", "random_state"),
     "steps": ("InvalidInput: group must have processes that decide alike; got the end in process 0 and a plan in",),
-    "drawn": ("[0.", "]"),
+    "drawn": ("[", ", ", "]"),
     "copied": ("JointTransportClassifier(batch_size=25)",),
 }
 

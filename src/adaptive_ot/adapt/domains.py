@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
+from sklearn.utils.metadata_routing import UNUSED
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, check_is_fitted, column_or_1d, validate_data
 
@@ -33,7 +34,7 @@ class DomainEstimator(BaseEstimator):
     wherever metadata routing is switched on, and alone without it.
     """
 
-    __metadata_request__fit: ClassVar = {"sample_domain": True}
+    __metadata_request__fit: ClassVar = {"sample_domain": True, "group": UNUSED}
     __metadata_request__predict: ClassVar = {"sample_domain": True, "allow_source": True}
     __metadata_request__predict_proba: ClassVar = {"sample_domain": True, "allow_source": True}
     __metadata_request__score: ClassVar = {"sample_domain": True, "allow_source": True}

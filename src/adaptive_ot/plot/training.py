@@ -14,6 +14,7 @@ from adaptive_ot.plot.canvas import (
     GREEN,
     GREY,
     ORANGE,
+    PURPLE,
     colours,
     grid_lines,
     legend,
@@ -31,19 +32,23 @@ if TYPE_CHECKING:
 NO_LOSSES = ("step", "accuracy", "mean_class_accuracy", "per_class", "unsolved")
 
 # These curves are drawn beside the accuracy.
-SHARES = {"mass": ("transported mass", GREEN, "-"), "plan_purity": ("purity of the plan (oracle)", ORANGE, ":")}
+SHARES = {
+    "mass": ("transported mass", GREEN, "-"),
+    "plan_purity": ("purity of the plan (oracle)", ORANGE, ":"),
+    "overlap": ("overlap (estimated)", PURPLE, "-."),
+}
 
 Series = tuple[np.ndarray, np.ndarray]
 
 
 def training(lines: Sequence[Mapping[str, Any]], *, baseline: tuple[str, float] | None = None) -> Figure:
-    """Draw a training run: accuracy on the target, transported mass and purity of the plan, and the losses below.
+    """Draw a training run: accuracy on the target, mass and purity of the plan, overlap, and the losses below.
 
     Parameters
     ----------
     lines
         The lines of its ``metrics.jsonl``, in any order. Each has a "step", counted from 0, and any of "accuracy",
-        "mass", "plan_purity" and losses; values that are missing or not finite are left out.
+        "mass", "plan_purity", "overlap" and losses; values that are missing or not finite are left out.
     baseline
         The name and the accuracy, from 0 to 1, of something to compare with, drawn as a dashed line.
 
