@@ -25,8 +25,8 @@ from torch import nn
 from torch.nn import functional
 
 from adaptive_ot.deep.fields import Range
-from adaptive_ot.deep.methods.method import Alignment, Pair, ramp
-from adaptive_ot.deep.methods.transport import TransportMethod, TransportSettings, batch_plan
+from adaptive_ot.deep.methods.method import Pair, ramp
+from adaptive_ot.deep.methods.transport import Planned, TransportMethod, TransportSettings, batch_plan
 
 # Share of the running mean of the demand that remains after a step.
 MEMORY = 0.95
@@ -91,12 +91,6 @@ class AOT(TransportMethod):
         self.register_buffer("demand", torch.full((classes,), 1 / classes, dtype=torch.float64))
         self.neighbours = Neighbours(settings.neighbours, features, classes) if settings.neighbours else None
 
-    def alignment(self, pair: Pair) -> Alignment:
-        found = super().alignment(pair)
-        if self.presence_counts:
-            found.terms["overlap"] = self.overlap(pair.progress)
-        return found
-
     def loss_weight(self, progress: float) -> float:
         return ramp(progress) if self.settings.ramp else 1.0
 
@@ -148,33 +142,28 @@ class AOT(TransportMethod):
             needed = torch.where(capacities > 0, needed, self.demand)  # unchanged if not in the batch
             self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
 
-    def revised(
-        self,
-        pair: Pair,
-        plan: torch.Tensor,
-        unsolved: torch.Tensor,
-        cost: torch.Tensor,
-        plan_cost: torch.Tensor,
-        weights: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def planned(self, pair: Pair, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor) -> Planned:
         """At full overlap, reward every match, and lead the agreement of matched pairs over into their cross-entropy.
 
         A plan that abstains cannot win back a class that the network has lost: nothing is matched with it. A reward
         for every match brings it back, and agreement has no gradient where the network is sure and wrong, but
         cross-entropy has. Where classes are missing, both would teach the network classes that are not there.
         """
-        if not self.presence_counts or pair.progress <= JUDGED[0]:
-            return plan, cost, unsolved
-        overlap = self.overlap(pair.progress).to(cost.dtype)
-        if overlap.device.type == "cpu" and overlap == 0:  # a GPU goes on without an answer to the host
-            return plan, cost, unsolved
-        rewarded = plan_cost - overlap * self.settings.beta * REWARD
-        plan, also_unsolved = batch_plan(rewarded, weights, self.marginals, self.solver)
+        found = super().planned(pair, cost, plan_cost, weights)
+        if not self.presence_counts:
+            return found
+        overlap = self.overlap(pair.progress)
+        found.terms["overlap"] = overlap
+        early = pair.progress <= JUDGED[0]
+        if early or (overlap.device.type == "cpu" and overlap == 0):  # a GPU goes on without an answer to the host
+            return found
+        weight = overlap.to(cost.dtype) * self.settings.beta
+        plan, unsolved = batch_plan(plan_cost - weight * REWARD, weights, self.marginals, self.solver)
         if self.settings.cost != "cross-entropy":
             classes = functional.one_hot(pair.source_labels, self.classes).to(cost.dtype)
             bolder = pair.target_logits.softmax(1) - pair.target_logits.log_softmax(1)
-            cost = cost + overlap * self.settings.beta * classes @ bolder.T
-        return plan, cost, torch.maximum(unsolved, also_unsolved)
+            cost = cost + weight * classes @ bolder.T
+        return Planned(plan, cost, found.terms | {"unsolved": torch.maximum(found.terms["unsolved"], unsolved)})
 
     def overlap(self, progress: float) -> torch.Tensor:
         """How full the overlap of the domains is, from 0 to 1, by the share of the classes that seem present.

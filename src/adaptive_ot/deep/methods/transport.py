@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch.nn import functional
@@ -44,6 +44,14 @@ class TransportSettings:
     solver: Literal["exact", "entropic"]
     entropy: Literal["augmented", "product", "counting"] = "augmented"
     epsilon: Positive = 0.1  # in units of the cost; with "scale-free", of beta times the chance to guess a class
+
+
+class Planned(NamedTuple):
+    """A plan, the cost of the loss, and further numbers to log."""
+
+    plan: torch.Tensor
+    cost: torch.Tensor
+    terms: dict[str, torch.Tensor]
 
 
 class TransportMethod(Method):
@@ -84,12 +92,16 @@ class TransportMethod(Method):
         distances, weights = distance_cost(pair, self.settings), self.source_weights(pair)
         cost, plan_pair = add_classes(distances, pair, self.settings), self.with_plan_logits(pair)
         plan_cost = cost if plan_pair is pair else add_classes(distances.detach(), plan_pair, self.settings)
+        plan, cost, more = self.planned(pair, cost, plan_cost, weights)
+        transport = (plan * cost).sum()
+        terms = {"transport": transport.detach(), "mass": plan.sum(), **more}
+        return Alignment(self.loss_weight(pair.progress) * transport, terms, plan)
+
+    def planned(self, pair: Pair, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor) -> Planned:
+        """The plan for `plan_cost`, and what it is paid with: `cost`, which has gradients."""
         plan, unsolved = batch_plan(plan_cost, weights, self.marginals, self.solver)
         self.update(pair, plan, weights)
-        plan, cost, unsolved = self.revised(pair, plan, unsolved, cost, plan_cost, weights)
-        transport = (plan * cost).sum()
-        terms = {"transport": transport.detach(), "mass": plan.sum(), "unsolved": unsolved}
-        return Alignment(self.loss_weight(pair.progress) * transport, terms, plan)
+        return Planned(plan, cost, {"unsolved": unsolved})
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU, for more samples than a batch holds."""
@@ -108,18 +120,6 @@ class TransportMethod(Method):
 
     def update(self, pair: Pair, plan: torch.Tensor, weights: torch.Tensor) -> None:
         """Called with every plan."""
-
-    def revised(
-        self,
-        pair: Pair,
-        plan: torch.Tensor,
-        unsolved: torch.Tensor,
-        cost: torch.Tensor,
-        plan_cost: torch.Tensor,
-        weights: torch.Tensor,
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The plan of the loss, its cost with gradients, and whether a solver missed its tolerance."""
-        return plan, cost, unsolved
 
     def loss_weight(self, progress: float) -> float:
         """Weight of the loss at this point of the run."""
