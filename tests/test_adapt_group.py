@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +26,7 @@ from adaptive_ot.adapt import (
 from adaptive_ot.adapt.together import Together
 from domains import Data, clusters, fresh
 from interruption import PATIENCE
+from processes import run_ranks
 
 SIZES = 2, 3
 BATCHES: dict[str, Any] = {"batch_size": 25}  # of 96 samples a side: four batches
@@ -154,26 +154,8 @@ if __name__ == "__main__":
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("together")
-    paths = os.pathsep.join(filter(None, sys.path))
-    environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", __file__, str(folder), str(rank), str(size)],
-            env=environment | {"RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for size in SIZES
-        for rank in range(size)
-    ]
-    try:
-        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started]
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    assert [process.returncode for process in started] == [0] * len(started), "\n".join(outputs)
+    codes, output = run_ranks(__file__, folder, SIZES, lambda _, rank: {"RANK": str(rank)})
+    assert set(codes.values()) == {0}, output
     return folder
 
 

@@ -20,6 +20,7 @@ pytest.importorskip("torch", exc_type=ImportError)
 
 import adaptive_ot as aot
 from interruption import PATIENCE
+from processes import run_ranks
 
 SIZES = 2, 3
 LARGE_OF_OTHERS = {2: "screened", 3: "cells"}  # one large problem each is enough
@@ -333,31 +334,10 @@ def folder(tmp_path_factory):
         np.save(folder / f"changed{rank}.npy", x + rank)
     np.save(folder / "weights.npy", mu)
     (folder / "torn.npy").write_bytes((folder / "x.npy").read_bytes()[:-8])
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        "OMP_NUM_THREADS": "1",
-        "NUMBA_NUM_THREADS": "1",
-        "LOCAL_WORLD_SIZE": "1",
-    }
-    started = {
-        (size, rank): subprocess.Popen(
-            [sys.executable, "-W", "error", __file__, str(folder), str(rank), str(size)],
-            env=environment | {"WORLD_SIZE": str(size)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for size in SIZES
-        for rank in range(size)
-    }
-    try:
-        outputs = [process.communicate(timeout=PATIENCE)[0] for process in started.values()]
-    finally:
-        for process in started.values():
-            process.kill()
-            process.wait()
-    codes = {place: process.returncode for place, process in started.items()}
-    assert codes == {**dict.fromkeys(started, 0), (3, 2): -signal.SIGKILL}, "\n".join(outputs)
+    codes, output = run_ranks(
+        __file__, folder, SIZES, lambda size, _: {"WORLD_SIZE": str(size), "LOCAL_WORLD_SIZE": "1"}
+    )
+    assert codes == {**dict.fromkeys(codes, 0), (3, 2): -signal.SIGKILL}, output
     return folder
 
 
