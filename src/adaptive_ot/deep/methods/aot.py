@@ -9,7 +9,7 @@ classes where they are many. Four additions are not in the paper:
 - the ramp: the loss has little weight at first, since wrong predictions of an untrained network reinforce themselves;
 - class capacities (the setting `rooms`): classes that are frequent in the target and fully used may send more;
 - neighbours: as the run goes on, the plan uses the mean prediction of similar target images;
-- presence: where nearly all classes are found in the target, everything is matched, and the loss is bolder.
+- presence: where nearly all classes are found in the target, everything is matched.
 
 DeepJDOT, JUMBOT and m-POT are subclasses, so that each addition can be tried with them; by default they have none.
 """
@@ -43,7 +43,7 @@ FULL = 0.65, 0.85
 JUDGED = 0.2, 0.3
 
 # What a match is worth at full overlap, in units of beta: enough that nearly every pair pays.
-REWARD = 0.5
+REWARD = 1.0
 
 # The identity of an empty place; images have numbers from 0.
 NOBODY = -1
@@ -142,14 +142,14 @@ class AOT(TransportMethod):
             needed = torch.where(capacities > 0, needed, self.demand)  # unchanged if not in the batch
             self.demand = MEMORY * self.demand + (1 - MEMORY) * needed
 
-    def planned(self, pair: Pair, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor) -> Planned:
-        """At full overlap, reward every match, and lead the agreement of matched pairs over into their cross-entropy.
+    def planned(self, pair: Pair, plan_cost: torch.Tensor, weights: torch.Tensor) -> Planned:
+        """At full overlap, reward every match.
 
         A plan that abstains cannot win back a class that the network has lost: nothing is matched with it. A reward
-        for every match brings it back, and agreement has no gradient where the network is sure and wrong, but
-        cross-entropy has. Where classes are missing, both would teach the network classes that are not there.
+        for every match brings it back. Where classes are missing, it would teach the network classes that are not
+        there.
         """
-        found = super().planned(pair, cost, plan_cost, weights)
+        found = super().planned(pair, plan_cost, weights)
         if not self.presence_counts:
             return found
         overlap = self.overlap(pair.progress)
@@ -157,13 +157,9 @@ class AOT(TransportMethod):
         early = pair.progress <= JUDGED[0]
         if early or (overlap.device.type == "cpu" and overlap == 0):  # a GPU goes on without an answer to the host
             return found
-        weight = overlap.to(cost.dtype) * self.settings.beta
-        plan, unsolved = batch_plan(plan_cost - weight * REWARD, weights, self.marginals, self.solver)
-        if self.settings.cost != "cross-entropy":
-            classes = functional.one_hot(pair.source_labels, self.classes).to(cost.dtype)
-            bolder = pair.target_logits.softmax(1) - pair.target_logits.log_softmax(1)
-            cost = cost + weight * classes @ bolder.T
-        return Planned(plan, cost, found.terms | {"unsolved": torch.maximum(found.terms["unsolved"], unsolved)})
+        reward = REWARD * self.settings.beta * overlap.to(plan_cost.dtype)
+        plan, unsolved = batch_plan(plan_cost - reward, weights, self.marginals, self.solver)
+        return Planned(plan, found.terms | {"unsolved": torch.maximum(found.terms["unsolved"], unsolved)})
 
     def overlap(self, progress: float) -> torch.Tensor:
         """How full the overlap of the domains is, from 0 to 1, by the share of the classes that seem present.

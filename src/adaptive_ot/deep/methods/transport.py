@@ -47,10 +47,9 @@ class TransportSettings:
 
 
 class Planned(NamedTuple):
-    """A plan, the cost of the loss, and further numbers to log."""
+    """A plan, and further numbers to log."""
 
     plan: torch.Tensor
-    cost: torch.Tensor
     terms: dict[str, torch.Tensor]
 
 
@@ -92,16 +91,16 @@ class TransportMethod(Method):
         distances, weights = distance_cost(pair, self.settings), self.source_weights(pair)
         cost, plan_pair = add_classes(distances, pair, self.settings), self.with_plan_logits(pair)
         plan_cost = cost if plan_pair is pair else add_classes(distances.detach(), plan_pair, self.settings)
-        plan, cost, more = self.planned(pair, cost, plan_cost, weights)
+        plan, more = self.planned(pair, plan_cost, weights)
         transport = (plan * cost).sum()
         terms = {"transport": transport.detach(), "mass": plan.sum(), **more}
         return Alignment(self.loss_weight(pair.progress) * transport, terms, plan)
 
-    def planned(self, pair: Pair, cost: torch.Tensor, plan_cost: torch.Tensor, weights: torch.Tensor) -> Planned:
-        """The plan for `plan_cost`, and what it is paid with: `cost`, which has gradients."""
+    def planned(self, pair: Pair, plan_cost: torch.Tensor, weights: torch.Tensor) -> Planned:
+        """The plan of a step."""
         plan, unsolved = batch_plan(plan_cost, weights, self.marginals, self.solver)
         self.update(pair, plan, weights)
-        return Planned(plan, cost, {"unsolved": unsolved})
+        return Planned(plan, {"unsolved": unsolved})
 
     def match(self, pair: Pair) -> Solution:
         """The plan with its certificate, on the CPU, for more samples than a batch holds."""
