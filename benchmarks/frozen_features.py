@@ -2,8 +2,8 @@
 
     python benchmarks/frozen_features.py --data data/pacs_resnet50 [--seeds 1] [--jobs 2]
 
-DATA holds a file DOMAIN.npz with `x` (n, features) and `y` (n,) for every domain. Each domain gets mean 0 and deviation
-1 in every feature, as BatchNorm with statistics of its own would do. Every pair of domains is a task, once with all
+DATA is a dataset as for `adaptive-ot benchmark features`. Each domain gets mean 0 and deviation 1 in every feature, as
+BatchNorm with statistics of its own would do. Every pair of domains is a task, once with all
 classes in the target and once with four drawn by the seed. This is a first look at a change of a method, before a GPU
 trains whole networks with it. Results: benchmarks/results/frozen_features.json.
 """
@@ -14,7 +14,7 @@ import argparse
 import multiprocessing
 import random
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +25,7 @@ from torch import nn
 
 import measure
 from adaptive_ot.deep.methods import METHODS, Pair
+from adaptive_ot.workbench.benchmark.domains import read_dataset
 
 STEPS, PER_CLASS, BOTTLENECK, LEFT = 400, 10, 256, 4
 RATE, MOMENTUM, DECAY = 0.003, 0.9, 5e-4
@@ -45,10 +46,11 @@ class Run(NamedTuple):
     seed: int
 
 
-def standardised(path: Path) -> tuple[torch.Tensor, torch.Tensor]:
-    with np.load(path) as file:
-        x, y = torch.from_numpy(file["x"]).float(), torch.from_numpy(file["y"]).long()
-    return (x - x.mean(0)) / x.std(0).clamp_min(1e-3), y
+@lru_cache
+def standardised(data: Path, domain: str) -> tuple[torch.Tensor, torch.Tensor]:
+    features = read_dataset(data).domains[domain]
+    x = torch.as_tensor(features.x, dtype=torch.float32)
+    return (x - x.mean(0)) / x.std(0).clamp_min(1e-3), torch.as_tensor(features.y)
 
 
 def accuracy(data: Path, run: Run) -> float:
@@ -56,11 +58,10 @@ def accuracy(data: Path, run: Run) -> float:
     torch.set_num_threads(1)
     torch.manual_seed(run.seed)
     rng = np.random.default_rng(run.seed)
-    (x, y), (z, t) = standardised(data / f"{run.source}.npz"), standardised(data / f"{run.target}.npz")
+    (x, y), (z, t), classes = standardised(data, run.source), standardised(data, run.target), read_dataset(data).classes
     if run.classes is not None:
         kept = torch.isin(t, torch.tensor(run.classes))
         z, t = z[kept], t[kept]
-    classes = int(y.max()) + 1
     bottleneck, classifier = nn.Linear(x.shape[1], BOTTLENECK), nn.Linear(BOTTLENECK, classes)
     for layer in (bottleneck, classifier):
         nn.init.xavier_normal_(layer.weight)
@@ -76,16 +77,16 @@ def accuracy(data: Path, run: Run) -> float:
         sources, targets = bottleneck(x[ours]), bottleneck(z[theirs])
         logits = classifier(sources)
         pair = Pair(
-            sources,
-            logits,
-            y[ours],
-            targets,
-            classifier(targets),
-            x[:0],
-            z[:0],
-            theirs,
-            step / STEPS,
-            lambda each: each,
+            source_features=sources,
+            source_logits=logits,
+            source_labels=y[ours],
+            target_features=targets,
+            target_logits=classifier(targets),
+            source_images=x[:0],
+            target_images=z[:0],
+            target_identities=theirs,
+            progress=step / STEPS,
+            gather=lambda each: each,
         )
         loss = nn.functional.cross_entropy(logits, y[ours]) + method.alignment(pair).loss
         optimiser.zero_grad()
@@ -101,14 +102,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     options = parser.parse_args()
-    domains = sorted(path.stem for path in options.data.glob("*.npz"))
-    classes = int(standardised(options.data / f"{domains[0]}.npz")[1].max()) + 1
+    dataset = read_dataset(options.data)
     runs = [
         Run(row, *task, kept, seed)
         for seed in range(options.seeds)
-        for kept in (None, tuple(sorted(random.Random(seed).sample(range(classes), LEFT))))
+        for kept in (None, tuple(sorted(random.Random(seed).sample(range(dataset.classes), LEFT))))
         for row in ROWS
-        for task in permutations(domains, 2)
+        for task in permutations(dataset.domains, 2)
     ]
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         found = pool.map(partial(accuracy, options.data), runs, chunksize=1)
